@@ -1,0 +1,2 @@
+//! The development host: hands the arguments to the library, nothing else.
+fn main() {}

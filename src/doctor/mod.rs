@@ -1,0 +1,1 @@
+//! Which confinement holds here.

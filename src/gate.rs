@@ -1,0 +1,133 @@
+//! The gate: propose → approve → run → report (PROTOCOL §8.1).
+//!
+//! A local tool runs only on [`Approved<T>`], and only [`Gate::approve`] makes one. Bypassing the host is therefore not
+//! a mistake one can write.
+
+use crate::limits;
+use crate::link::{CallError, Host};
+use crate::wire::check::{self, FieldError};
+use crate::wire::{Action, Approve, Report};
+use serde::Deserialize;
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+use tokio_util::task::TaskTracker;
+
+/// A call the host has agreed to. Holds exactly what was shown.
+#[derive(Debug)]
+pub struct Approved<T>(T);
+
+impl<T> Approved<T> {
+    /// The call.
+    pub fn get(&self) -> &T {
+        &self.0
+    }
+
+    /// The call, by value.
+    pub fn into_inner(self) -> T {
+        self.0
+    }
+}
+
+/// A call that can be shown to the host in full.
+pub trait Proposal {
+    /// What the host is asked. Everything that will have an effect must be in it, uncut.
+    fn approve(&self) -> Approve;
+}
+
+/// Why a call did not run. To the model these are different things: a denial is final, an unanswered question is not, and
+/// an invalid call can be corrected.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The host said no.
+    #[error("Denied: {0}")]
+    Denied(String),
+    /// The call does not fit the host's limits; nothing was asked.
+    #[error(transparent)]
+    Invalid(#[from] FieldError),
+    /// The host refused the question itself.
+    #[error("the host could not judge this call, so it was not run: {0}")]
+    Rejected(String),
+    /// No usable answer came.
+    #[error("no approval was received, so the call was not run: {0}")]
+    Unanswered(CallError),
+}
+
+/// Asks the host and tells it how things ended.
+#[derive(Clone)]
+pub struct Gate {
+    host: Host,
+    reports: TaskTracker,
+    slots: Arc<Semaphore>,
+}
+
+impl Gate {
+    /// A gate for one turn.
+    pub fn new(host: Host) -> Self {
+        Self { host, reports: TaskTracker::new(), slots: Arc::new(Semaphore::new(limits::REPORTS_PENDING_MAX)) }
+    }
+
+    /// Asks the host. Only an answer with exactly `approved: true` is consent.
+    pub async fn approve<T: Proposal>(&self, call: T) -> Result<Approved<T>, Refusal> {
+        let question = call.approve();
+        fits(&question)?;
+        let reply = self.host.call(&Action::SandboxApprove(question)).await.map_err(Refusal::Unanswered)?;
+        #[derive(Deserialize)]
+        struct Verdict {
+            ok: Option<serde_json::Value>,
+            approved: Option<serde_json::Value>,
+            reason: Option<String>,
+            error: Option<String>,
+        }
+        let verdict: Verdict =
+            reply.read().map_err(|_| Refusal::Rejected("its answer could not be understood".to_owned()))?;
+        match (verdict.ok, verdict.approved) {
+            (Some(serde_json::Value::Bool(true)), Some(serde_json::Value::Bool(true))) => Ok(Approved(call)),
+            // A refused question carries no verdict; saying "denied" would teach the model the wrong lesson.
+            (_, None) if verdict.error.is_some() => Err(Refusal::Rejected(verdict.error.unwrap_or_default())),
+            _ => Err(Refusal::Denied(
+                verdict
+                    .reason
+                    .filter(|reason| !reason.trim().is_empty())
+                    .unwrap_or_else(|| "denied by host policy".to_owned()),
+            )),
+        }
+    }
+
+    /// Tells the host how an approved call ended, without waiting for its reply. Waits only while
+    /// [`limits::REPORTS_PENDING_MAX`] reports are under way.
+    pub async fn report(&self, mut report: Report) {
+        report.output = report.output.map(|output| check::fitted(&output, limits::CONTENT_MAX_UNITS));
+        report.error = report.error.map(|error| check::fitted(&error, limits::ERROR_MAX_UNITS));
+        let Ok(slot) = self.slots.clone().acquire_owned().await else { return };
+        let host = self.host.clone();
+        self.reports.spawn(async move {
+            if let Err(error) = host.call(&Action::SandboxResult(report)).await {
+                tracing::warn!(component = "gate", error = %error, "report_failed");
+            }
+            drop(slot);
+        });
+    }
+
+    /// Waits until every report is acknowledged or given up, at most [`limits::REPORT_FLUSH`].
+    pub async fn flush(&self) {
+        self.reports.close();
+        if tokio::time::timeout(limits::REPORT_FLUSH, self.reports.wait()).await.is_err() {
+            tracing::warn!(component = "gate", pending = self.reports.len(), "reports_unfinished");
+        }
+        self.reports.reopen();
+    }
+}
+
+fn fits(question: &Approve) -> Result<(), FieldError> {
+    let fields: [(&'static str, &Option<String>, usize, &'static str); 5] = [
+        ("command", &question.command, limits::COMMAND_MAX_UNITS, ": write a script file and run that"),
+        ("path", &question.path, limits::PATH_MAX_UNITS, ""),
+        ("content", &question.content, limits::CONTENT_MAX_UNITS, ": write the file in parts, or produce it with bash"),
+        ("old_string", &question.old_string, limits::CONTENT_MAX_UNITS, ": match a shorter piece"),
+        ("new_string", &question.new_string, limits::CONTENT_MAX_UNITS, ": replace in several edits"),
+    ];
+    fields.into_iter().try_for_each(|(name, value, max, remedy)| match value {
+        Some(value) => check::field(name, value, max, remedy),
+        None => Ok(()),
+    })
+}

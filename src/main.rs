@@ -1,0 +1,2 @@
+//! The runner: hands the arguments to the library, nothing else.
+fn main() {}

@@ -1,0 +1,1 @@
+//! What a command needs to reach the world through the host.

@@ -1,0 +1,1 @@
+//! The operating system: the only place with `unsafe`.

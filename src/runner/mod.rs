@@ -1,0 +1,1 @@
+//! One turn's order, and the life around it.

@@ -1,0 +1,453 @@
+//! The work item (PROTOCOL §2): what the host hands the runner at the start of a turn.
+
+use super::{Content, surrogates};
+use crate::secret::Secret;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+/// One turn's work. Fields the host may leave out are `None`; the rest has the defaults of PROTOCOL §2.2.
+#[derive(Debug, Clone)]
+pub struct Payload {
+    /// What the user said.
+    pub message: Content,
+    /// Earlier turns, oldest first.
+    pub history: Vec<HistoryTurn>,
+    /// Share of tainted content, 0 to 1.
+    pub taint_ratio: f64,
+    /// The share from which the prompt demands approval.
+    pub taint_threshold: f64,
+    /// `paranoid`, `balanced` or `yolo`; shown to the model.
+    pub profile: String,
+    /// Which provider launched us.
+    pub sandbox_type: SandboxType,
+    /// The user the turn is for.
+    pub user_id: Option<String>,
+    /// An empty answer is welcome.
+    pub reply_optional: bool,
+    /// The conversation.
+    pub session_id: Option<String>,
+    /// The turn.
+    pub request_id: Option<String>,
+    /// `dm`, `channel`, `thread` or `group`.
+    pub session_scope: Option<String>,
+    /// HTTP mode: the token of this turn's calls.
+    pub ipc_token: Option<Secret>,
+    /// The agent.
+    pub agent_id: Option<String>,
+    /// The agent's own texts.
+    pub identity: Option<Identity>,
+    /// HTTP mode: the web proxy.
+    pub web_proxy_url: Option<String>,
+    /// Credentials for tool children; placeholders when the web proxy is on.
+    pub credential_env: BTreeMap<String, Secret>,
+    /// The certificate authority of the intercepting proxy, PEM.
+    pub ca_cert: Option<String>,
+    /// End after this turn.
+    pub single_turn: bool,
+    /// Skills and their state; `None` when the payload does not mention them.
+    pub skills: Option<Vec<SkillInfo>>,
+    /// Catalog tools; `None` when the payload does not mention them.
+    pub catalog: Option<Vec<CatalogEntry>>,
+    /// How catalog tools are offered; `None` when absent or malformed.
+    pub dispatch: Option<Dispatch>,
+    /// Fields present with a type the host never sends; their default was taken. Logged, never their values.
+    pub ignored: Vec<&'static str>,
+}
+
+/// Where the runner lives (PROTOCOL §2.2 `sandboxType`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SandboxType {
+    /// Docker or podman.
+    Docker,
+    /// Apple `container`.
+    Apple,
+    /// A Kubernetes pod.
+    K8s,
+    /// Any other value: file and shell tools are the host's.
+    Other(String),
+}
+
+impl SandboxType {
+    /// The value on the wire.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Docker => "docker",
+            Self::Apple => "apple",
+            Self::K8s => "k8s",
+            Self::Other(name) => name,
+        }
+    }
+
+    /// Are file and shell tools run here (PROTOCOL §7)?
+    pub fn is_container(&self) -> bool {
+        !matches!(self, Self::Other(_))
+    }
+}
+
+/// One earlier turn.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HistoryTurn {
+    /// `user`, or anything else for the assistant.
+    pub role: String,
+    /// What was said.
+    pub content: Content,
+    /// Who said it, in a channel.
+    pub sender: Option<String>,
+}
+
+/// The agent's own texts (PROTOCOL §10.2); what is absent is empty.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// AGENTS.md
+    pub agents: String,
+    /// SOUL.md
+    pub soul: String,
+    /// IDENTITY.md
+    pub identity: String,
+    /// The text of an agent that has no soul yet.
+    pub bootstrap: String,
+    /// HEARTBEAT.md
+    pub heartbeat: String,
+}
+
+/// A skill as the host lists it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SkillInfo {
+    /// Directory name under `.ax/skills/`.
+    pub name: String,
+    /// One line for the prompt.
+    pub description: String,
+    /// `enabled`, `pending` or `invalid`; empty counts as enabled.
+    pub kind: String,
+    /// What a pending skill waits for.
+    pub pending_reasons: Vec<String>,
+    /// What is missing.
+    pub warnings: Vec<String>,
+}
+
+/// A catalog tool (PROTOCOL §7.6), as far as the runner needs it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CatalogEntry {
+    /// `mcp_…` or `api_…`.
+    pub name: String,
+    /// The skill it belongs to.
+    pub skill: String,
+    /// One line for the prompt.
+    pub summary: String,
+    /// JSON Schema of its arguments.
+    pub schema: Value,
+}
+
+/// How catalog tools are offered (PROTOCOL §7.3, §7.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dispatch {
+    /// By two meta tools, or each as a tool of its own.
+    pub mode: DispatchMode,
+    /// Results of more bytes go to a file.
+    pub spill_threshold_bytes: u64,
+}
+
+/// See [`Dispatch`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DispatchMode {
+    /// Each catalog entry is a tool.
+    Direct,
+    /// `describe_tools` and `call_tool`.
+    Indirect,
+}
+
+/// A work item that must not run. None of the messages holds any of its text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PayloadError {
+    /// Not text.
+    #[error("payload is not UTF-8")]
+    NotUtf8,
+    /// A structured payload that does not parse. As a plain message it would show its credentials to the model and run
+    /// with default policy.
+    #[error("payload looks structured but is damaged at line {line} column {column}; send one JSON object")]
+    Damaged {
+        /// From 1.
+        line: usize,
+        /// From 1.
+        column: usize,
+    },
+}
+
+impl Payload {
+    /// Reads a work item with the acceptance rule of PROTOCOL §2.1: an object whose `message` is a string or an array
+    /// is structured, everything else is a plain message. A byte order mark is skipped and lone surrogates become
+    /// U+FFFD, as a JavaScript reader would take them.
+    pub fn read(bytes: &[u8]) -> Result<Self, PayloadError> {
+        let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+        let raw = std::str::from_utf8(bytes).map_err(|_| PayloadError::NotUtf8)?;
+        let value = serde_json::from_str::<Value>(raw).or_else(|_| serde_json::from_str(&surrogates::repair(raw)));
+        match value {
+            Ok(value) => Ok(structured(&value).unwrap_or_else(|| Self::plain(raw))),
+            Err(error) if raw.trim_start().starts_with('{') && raw.contains("\"message\"") => {
+                Err(PayloadError::Damaged { line: error.line(), column: error.column() })
+            }
+            Err(_) => Ok(Self::plain(raw)),
+        }
+    }
+
+    /// A plain message with every default.
+    pub fn plain(message: &str) -> Self {
+        Self {
+            message: Content::Text(message.to_owned()),
+            history: Vec::new(),
+            taint_ratio: 0.0,
+            taint_threshold: 1.0,
+            profile: "balanced".to_owned(),
+            sandbox_type: SandboxType::Docker,
+            user_id: None,
+            reply_optional: false,
+            session_id: None,
+            request_id: None,
+            session_scope: None,
+            ipc_token: None,
+            agent_id: None,
+            identity: None,
+            web_proxy_url: None,
+            credential_env: BTreeMap::new(),
+            ca_cert: None,
+            single_turn: false,
+            skills: None,
+            catalog: None,
+            dispatch: None,
+            ignored: Vec::new(),
+        }
+    }
+}
+
+fn structured(value: &Value) -> Option<Payload> {
+    let mut fields = Fields { object: value.as_object()?, ignored: Vec::new() };
+    let message = match fields.object.get("message")? {
+        message @ (Value::String(_) | Value::Array(_)) => content(message),
+        _ => return None,
+    };
+    let history = match fields.array("history") {
+        Some(turns) => turns.iter().map(history_turn).collect::<Option<Vec<_>>>()?,
+        None => Vec::new(),
+    };
+    Some(Payload {
+        message,
+        history,
+        taint_ratio: fields.number("taintRatio").unwrap_or(0.0),
+        taint_threshold: fields.number("taintThreshold").unwrap_or(1.0),
+        profile: fields.string("profile").unwrap_or_else(|| "balanced".to_owned()),
+        sandbox_type: match fields.string("sandboxType").as_deref() {
+            None | Some("docker") => SandboxType::Docker,
+            Some("apple") => SandboxType::Apple,
+            Some("k8s") => SandboxType::K8s,
+            Some(other) => SandboxType::Other(other.to_owned()),
+        },
+        user_id: fields.string("userId"),
+        reply_optional: fields.flag("replyOptional"),
+        session_id: fields.string("sessionId"),
+        request_id: fields.string("requestId"),
+        session_scope: fields.string("sessionScope"),
+        ipc_token: fields.string("ipcToken").map(Secret::new),
+        agent_id: fields.string("agentId"),
+        identity: fields.object("identity").map(identity),
+        web_proxy_url: fields.string("webProxyUrl"),
+        credential_env: fields.object("credentialEnv").map(credentials).unwrap_or_default(),
+        ca_cert: fields.string("caCert"),
+        single_turn: fields.flag("singleTurn"),
+        skills: fields.array("skills").map(|skills| skills.iter().filter_map(skill).collect()),
+        catalog: fields.array("catalog").map(|entries| entries.iter().filter_map(catalog_entry).collect()),
+        dispatch: fields.object("tool_dispatch").and_then(dispatch),
+        ignored: fields.ignored,
+    })
+}
+
+/// Optional fields of the payload; remembers those of a wrong type.
+struct Fields<'a> {
+    object: &'a Map<String, Value>,
+    ignored: Vec<&'static str>,
+}
+
+impl<'a> Fields<'a> {
+    fn get<T>(&mut self, key: &'static str, read: impl Fn(&'a Value) -> Option<T>) -> Option<T> {
+        let value = self.object.get(key).filter(|value| !value.is_null())?;
+        let found = read(value);
+        if found.is_none() {
+            self.ignored.push(key);
+        }
+        found
+    }
+
+    fn string(&mut self, key: &'static str) -> Option<String> {
+        self.get(key, |value| value.as_str().map(str::to_owned))
+    }
+
+    fn number(&mut self, key: &'static str) -> Option<f64> {
+        self.get(key, Value::as_f64)
+    }
+
+    fn flag(&mut self, key: &'static str) -> bool {
+        self.get(key, Value::as_bool).unwrap_or(false)
+    }
+
+    fn array(&mut self, key: &'static str) -> Option<&'a Vec<Value>> {
+        self.get(key, Value::as_array)
+    }
+
+    fn object(&mut self, key: &'static str) -> Option<&'a Map<String, Value>> {
+        self.get(key, Value::as_object)
+    }
+}
+
+/// Blocks the runner does not know become empty text: one of them must not cost the user the whole message.
+fn content(value: &Value) -> Content {
+    match value {
+        Value::String(text) => Content::Text(text.clone()),
+        Value::Array(blocks) => {
+            Content::Blocks(blocks.iter().filter_map(|block| serde_json::from_value(lenient(block)).ok()).collect())
+        }
+        other => Content::Text(other.to_string()),
+    }
+}
+
+/// A block with only the fields its kind has: the host's stored blocks may carry more, and its own schema would refuse
+/// them on the way back.
+fn lenient(block: &Value) -> Value {
+    let Some(object) = block.as_object() else { return Value::Null };
+    let known: &[&str] = match object.get("type").and_then(Value::as_str) {
+        Some("text") => &["text"],
+        Some("tool_use") => &["id", "name", "input"],
+        Some("tool_result") => &["tool_use_id", "content"],
+        Some("image") => &["fileId", "mimeType"],
+        Some("image_data") => &["data", "mimeType"],
+        Some("file") => &["fileId", "mimeType", "filename"],
+        Some("file_data") => &["data", "mimeType", "filename"],
+        _ => return Value::Null,
+    };
+    object
+        .iter()
+        .filter(|(key, _)| *key == "type" || known.contains(&key.as_str()))
+        .map(|(k, v)| (k.clone(), v.clone()))
+        .collect::<Map<_, _>>()
+        .into()
+}
+
+/// `None` for anything but an object: such a turn demotes the whole payload to plain text (PROTOCOL §2.1).
+fn history_turn(turn: &Value) -> Option<HistoryTurn> {
+    // A JavaScript reader throws on null only; reading a field of a number or a string gives "undefined".
+    if turn.is_null() {
+        return None;
+    }
+    let get = |key: &str| turn.as_object().and_then(|object| object.get(key));
+    Some(HistoryTurn {
+        role: get("role").and_then(Value::as_str).unwrap_or_default().to_owned(),
+        content: get("content").map_or_else(|| Content::Text("undefined".to_owned()), content),
+        sender: get("sender").and_then(Value::as_str).map(str::to_owned),
+    })
+}
+
+fn identity(object: &Map<String, Value>) -> Identity {
+    let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    Identity {
+        agents: text("agents"),
+        soul: text("soul"),
+        identity: text("identity"),
+        bootstrap: text("bootstrap"),
+        heartbeat: text("heartbeat"),
+    }
+}
+
+fn credentials(object: &Map<String, Value>) -> BTreeMap<String, Secret> {
+    object.iter().filter_map(|(name, value)| Some((name.clone(), Secret::new(value.as_str()?)))).collect()
+}
+
+fn skill(value: &Value) -> Option<SkillInfo> {
+    let object = value.as_object()?;
+    let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let list = |key: &str| {
+        let items = object.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        items.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    Some(SkillInfo {
+        name: text("name"),
+        description: text("description"),
+        kind: text("kind"),
+        pending_reasons: list("pendingReasons"),
+        warnings: list("warnings"),
+    })
+}
+
+fn catalog_entry(value: &Value) -> Option<CatalogEntry> {
+    let object = value.as_object()?;
+    let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    Some(CatalogEntry {
+        name: Some(text("name")).filter(|name| !name.is_empty())?,
+        skill: text("skill"),
+        summary: text("summary"),
+        schema: object
+            .get("schema")
+            .filter(|schema| schema.is_object())
+            .cloned()
+            .unwrap_or_else(|| serde_json::json!({})),
+    })
+}
+
+fn dispatch(object: &Map<String, Value>) -> Option<Dispatch> {
+    let mode = DispatchMode::deserialize(object.get("mode")?).ok()?;
+    let spill = object.get("spill_threshold_bytes")?.as_f64()?;
+    Some(Dispatch { mode, spill_threshold_bytes: spill.max(0.0) as u64 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(payload: &Payload) -> String {
+        payload.message.to_text("\n")
+    }
+
+    #[test]
+    fn everything_without_a_message_is_plain_text() {
+        for raw in
+            ["just say hello\n", r#"{"foo":1}"#, r#"{"message":5}"#, "[1]", "3", r#"{"message":"m","history":[null]}"#]
+        {
+            let payload = Payload::read(raw.as_bytes()).unwrap();
+            assert_eq!(text(&payload), raw);
+            assert_eq!(payload.taint_threshold, 1.0);
+        }
+        assert_eq!(text(&Payload::read(b"").unwrap()), "");
+    }
+
+    #[test]
+    fn a_damaged_structured_payload_is_refused_without_showing_it() {
+        for raw in [
+            r#"{"message":"m","ipcToken":"hunter2""#,
+            r#"{"message":"m"} x"#,
+            r#"{"message":"m"}{"message":"n"}"#,
+            r#"{"message":"m","taintRatio":NaN}"#,
+        ] {
+            let error = Payload::read(raw.as_bytes()).unwrap_err();
+            assert!(matches!(error, PayloadError::Damaged { .. }), "{raw}");
+            assert!(!error.to_string().contains("hunter2"));
+        }
+        assert_eq!(Payload::read(b"\xff").unwrap_err(), PayloadError::NotUtf8);
+    }
+
+    #[test]
+    fn tolerates_what_a_javascript_reader_tolerates() {
+        let payload = Payload::read("\u{feff}{\"message\":\"a\\ud83d\",\"message\":\"b\\ud83d\"}".as_bytes()).unwrap();
+        assert_eq!(text(&payload), "b\u{fffd}");
+        let raw = br#"{"message":[{"type":"text","text":"a","cache":1},{"type":"hologram"},7],
+            "history":[{"role":"user","content":5,"sender":8},{"role":"assistant","content":null},3],
+            "taintRatio":"x","replyOptional":1,"credentialEnv":[],"identity":{"soul":"s"},"tool_dispatch":{"mode":"direct"}}"#;
+        let payload = Payload::read(raw).unwrap();
+        assert_eq!(text(&payload), "a");
+        let contents: Vec<String> = payload.history.iter().map(|turn| turn.content.to_text("")).collect();
+        assert_eq!(contents, ["5", "null", "undefined"]);
+        assert_eq!(payload.history[0].sender, None);
+        assert_eq!((payload.taint_ratio, payload.reply_optional), (0.0, false));
+        assert_eq!(payload.identity.unwrap().soul, "s");
+        assert!(payload.dispatch.is_none() && payload.skills.is_none());
+        assert_eq!(payload.ignored, ["taintRatio", "replyOptional", "credentialEnv"]);
+    }
+}

@@ -1,0 +1,198 @@
+//! What the host answers (PROTOCOL §3.3, §3.5, §6.2). The envelope is read once; the fields stay raw bytes until the
+//! caller names the type it expects.
+
+use super::object;
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+
+/// The keys that route a frame. Everything else is skipped without being decoded.
+#[derive(Debug, Deserialize)]
+pub struct Envelope<'a> {
+    /// The call this answers; absent in bare acknowledgements (PROTOCOL T5).
+    #[serde(rename = "_msgId", borrow, default)]
+    pub msg_id: Option<Cow<'a, str>>,
+    /// The host is still working.
+    #[serde(rename = "_heartbeat", default)]
+    pub heartbeat: bool,
+}
+
+impl<'a> Envelope<'a> {
+    /// Reads the routing keys of a frame; `None` when the frame is not a JSON object or names a key twice.
+    pub fn read(frame: &'a [u8]) -> Option<Self> {
+        object(frame).ok()
+    }
+}
+
+/// One answer, still as bytes.
+#[derive(Debug, Clone)]
+pub struct Reply(Bytes);
+
+impl Reply {
+    /// Wraps a frame's or a body's bytes.
+    pub fn new(body: impl Into<Bytes>) -> Self {
+        Self(body.into())
+    }
+
+    /// The answer's bytes, envelope keys included.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// `Err` with the host's words when the answer is not exactly `ok: true`.
+    pub fn accepted(&self) -> Result<(), String> {
+        #[derive(Deserialize)]
+        struct Status {
+            ok: Option<bool>,
+            #[serde(default)]
+            error: Option<serde_json::Value>,
+        }
+        let status: Status = self.read().map_err(|_| "the host's answer is not a JSON object".to_owned())?;
+        match (status.ok, status.error) {
+            (Some(true), _) => Ok(()),
+            (_, Some(serde_json::Value::String(error))) => Err(error),
+            (_, Some(error)) if !error.is_null() => Err(error.to_string()),
+            _ => Err("the host refused without a reason".to_owned()),
+        }
+    }
+
+    /// Decodes the answer, a JSON object, as `T`; a duplicate key is an error, so that two readers cannot read it differently.
+    pub fn read<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
+        object(&self.0)
+    }
+}
+
+/// One part of a model's reply (PROTOCOL §6.2).
+#[derive(Debug, Clone)]
+pub enum Chunk {
+    /// A piece of text; pieces are joined with nothing between.
+    Text(String),
+    /// A tool call.
+    ToolUse(ToolCall),
+    /// The end, with the tokens used.
+    Done(Usage),
+    /// Reasoning and whatever the host may add later: ignored.
+    Other,
+}
+
+/// A tool call as the model wrote it. The arguments stay raw: they are decoded once, strictly, by the tool.
+#[derive(Debug, Clone, Deserialize)]
+pub struct ToolCall {
+    /// The model's id for the call; may be empty or repeated in a broken reply.
+    #[serde(default)]
+    pub id: String,
+    /// The tool's name.
+    #[serde(default)]
+    pub name: String,
+    /// The arguments' JSON text; absent counts as `null`.
+    #[serde(default)]
+    pub args: Option<Box<RawValue>>,
+}
+
+/// Tokens of one model turn.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Usage {
+    /// Tokens read.
+    #[serde(default)]
+    pub input_tokens: u64,
+    /// Tokens written.
+    #[serde(default)]
+    pub output_tokens: u64,
+}
+
+impl Reply {
+    /// The parts of an accepted `llm_call` reply, in order.
+    pub fn chunks(&self) -> Result<Vec<Chunk>, String> {
+        #[derive(Deserialize)]
+        struct Body {
+            chunks: Option<Vec<Box<RawValue>>>,
+        }
+        let body: Body = self.read().map_err(|_| "the model's reply is not valid JSON".to_owned())?;
+        body.chunks.unwrap_or_default().iter().map(|raw| chunk(raw)).collect()
+    }
+}
+
+fn chunk(raw: &RawValue) -> Result<Chunk, String> {
+    #[derive(Deserialize)]
+    struct Tag<'a> {
+        #[serde(rename = "type", borrow)]
+        kind: Cow<'a, str>,
+    }
+    #[derive(Deserialize)]
+    struct Text {
+        content: String,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Use {
+        tool_call: ToolCall,
+    }
+    #[derive(Deserialize)]
+    struct Done {
+        #[serde(default)]
+        usage: Option<Usage>,
+    }
+    let text = super::surrogates::repair(raw.get());
+    let broken = |what: &str| format!("the model's reply holds a broken {what}");
+    let tag: Tag<'_> = serde_json::from_str(&text).map_err(|_| broken("chunk"))?;
+    Ok(match &*tag.kind {
+        "text" => Chunk::Text(serde_json::from_str::<Text>(&text).map_err(|_| broken("text"))?.content),
+        // Not from the repaired text: arguments with a lone surrogate must fail as that call's error, not run changed.
+        "tool_use" => {
+            let call = serde_json::from_str::<Use>(raw.get()).or_else(|_| serde_json::from_str::<Use>(&text));
+            Chunk::ToolUse(call.map_err(|_| broken("tool call"))?.tool_call)
+        }
+        "done" => {
+            let done: Done = serde_json::from_str(&text).map_err(|_| broken("end"))?;
+            Chunk::Done(done.usage.unwrap_or_default())
+        }
+        _ => Chunk::Other,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_ok_true_is_accepted() {
+        for (body, wanted) in [
+            (r#"{"ok":true}"#, Ok(())),
+            (r#"{"ok":false,"error":"no"}"#, Err("no")),
+            (r#"{"error":{"message":"m"}}"#, Err(r#"{"message":"m"}"#)),
+            (r#"{}"#, Err("the host refused without a reason")),
+            (r#"{"ok":"true"}"#, Err("the host's answer is not a JSON object")),
+            (r#"{"ok":false,"ok":true}"#, Err("the host's answer is not a JSON object")),
+            ("[true]", Err("the host's answer is not a JSON object")),
+            ("<html>", Err("the host's answer is not a JSON object")),
+        ] {
+            let reply = Reply::new(body.as_bytes().to_vec());
+            assert_eq!(reply.accepted(), wanted.map_err(str::to_owned), "{body}");
+        }
+    }
+
+    #[test]
+    fn a_lone_surrogate_stays_inside_its_chunk() {
+        let body = br#"{"ok":true,"chunks":[{"type":"text","content":"a\ud83d"},
+            {"type":"tool_use","toolCall":{"id":"1","name":"bash","args":{"command":"\ud83d"}}},
+            {"type":"thinking","content":"x"},{"type":"done"}]}"#;
+        let chunks = Reply::new(body.to_vec()).chunks().unwrap();
+        assert!(matches!(&chunks[0], Chunk::Text(text) if text == "a\u{fffd}"));
+        let Chunk::ToolUse(call) = &chunks[1] else { panic!("not a call") };
+        assert!(serde_json::from_str::<serde_json::Value>(call.args.as_ref().unwrap().get()).is_err());
+        assert!(matches!(chunks[2], Chunk::Other));
+        assert!(matches!(chunks[3], Chunk::Done(Usage { input_tokens: 0, output_tokens: 0 })));
+    }
+
+    #[test]
+    fn routing_keys_are_found_wherever_they_stand() {
+        let frame = br#"{"ok":true,"entry":{"_msgId":"9"},"_msgId":"4"}"#;
+        assert_eq!(Envelope::read(frame).unwrap().msg_id.as_deref(), Some("4"));
+        assert!(Envelope::read(br#"{"_heartbeat":true,"ts":1}"#).unwrap().heartbeat);
+        assert!(Envelope::read(br#"{"_msgId":"1","_msgId":"2"}"#).is_none());
+        assert!(Envelope::read(b"[]").is_none());
+    }
+}
