@@ -70,6 +70,9 @@ pub const AGENT_TIMEOUT: Duration = Duration::from_secs(600);
 /// Pauses before each attempt to reconnect (PROTOCOL §3.8).
 pub const RECONNECT_PAUSES: [Duration; 3] =
     [Duration::from_millis(500), Duration::from_millis(1000), Duration::from_millis(2000)];
+/// After a failed round of reconnecting, calls fail at once for this long: those that queued behind it would otherwise
+/// each wait for a round of their own.
+pub const RECONNECT_COOLDOWN: Duration = Duration::from_secs(5);
 /// Time for one connect to a Unix socket: a listener whose backlog is full would block for ever.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Frames waiting for the writer. More senders than this wait; memory stays bounded when the host stops reading.
@@ -83,6 +86,9 @@ pub const MAX_TOKENS_DEFAULT: u32 = 8192;
 pub const MODEL_DEFAULT: &str = "claude-sonnet-4-5-20250929";
 /// Tool calls that run in one turn (PROTOCOL §6.7).
 pub const TOOL_CALLS_MAX: usize = 50;
+/// Model calls in one turn. Every one but the last has at least one tool call, so a turn that ends by itself stays under
+/// it; a model that answers every refusal with another call does not.
+pub const LLM_ROUNDS_MAX: usize = TOOL_CALLS_MAX + 20;
 /// Consecutive failures after which a forwarded tool is refused for the rest of the turn (PROTOCOL §6.7).
 pub const BREAKER_FAILURES: u32 = 3;
 /// Tool calls of one reply that run at the same time. All are answered; more than this wait, so that a reply with
@@ -133,6 +139,13 @@ pub const WORKSPACE_WAIT: Duration = Duration::from_secs(30);
 pub const WORKSPACE_POLL: Duration = Duration::from_millis(200);
 /// From the first SIGTERM to the end of the process (DESIGN §4.12).
 pub const SHUTDOWN: Duration = Duration::from_millis(1800);
+
+// --- logs (PROTOCOL §13) ---------------------------------------------------------------------------------------------
+
+/// Lines waiting to be written; more are dropped, since a host that does not read must not stop the turn.
+pub const LOG_QUEUE_LINES: usize = 1024;
+/// Wait for room on stderr for the last line of a failing process.
+pub const LAST_WORDS: Duration = Duration::from_millis(200);
 
 // --- search (PROTOCOL §7, §8.3) --------------------------------------------------------------------------------------
 

@@ -1,5 +1,9 @@
 //! The link to the host: one question, one answer, whatever the transport (PROTOCOL §3, §4).
 
+mod socket;
+
+pub use socket::SocketLink;
+
 use crate::secret::Secret;
 use crate::wire::{Action, Meta, Reply};
 use std::future::Future;
