@@ -78,6 +78,41 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Frames waiting for the writer. More senders than this wait; memory stays bounded when the host stops reading.
 pub const SEND_QUEUE_FRAMES: usize = 32;
 
+// --- HTTP (PROTOCOL §4) ----------------------------------------------------------------------------------------------
+
+/// Time for an ordinary call: there are no heartbeats, and slow catalog tools need minutes (PROTOCOL T20).
+pub const HTTP_CALL_TIMEOUT: Duration = Duration::from_secs(300);
+/// Time to deliver an answer of up to 1 MiB.
+pub const HTTP_ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Silence inside a reply's body after which the connection counts as lost.
+pub const HTTP_BODY_SILENCE: Duration = Duration::from_secs(30);
+/// Idle connections are closed before a Node server does it after 5 s (PROTOCOL §4.1).
+pub const HTTP_IDLE: Duration = Duration::from_secs(4);
+/// Idle connections kept: parallel tools reuse them.
+pub const HTTP_IDLE_CONNECTIONS: usize = 4;
+/// Attempts to connect again before a call fails.
+pub const HTTP_CONNECT_RETRIES: usize = 3;
+/// Repetitions of a call the host was too busy for.
+pub const HTTP_BUSY_RETRIES: u32 = 3;
+/// Pause before the first of them; doubled each time.
+pub const HTTP_BUSY_PAUSE: Duration = Duration::from_millis(500);
+/// Longest `Retry-After` that is honoured; more would outlast the turn.
+pub const HTTP_RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
+/// UTF-16 units of an error body that are passed on.
+pub const HTTP_ERROR_BODY_UNITS: usize = 200;
+/// Time for one request for work (PROTOCOL §4.3).
+pub const WORK_POLL_TIMEOUT: Duration = Duration::from_secs(10);
+/// One wait for work; as many empty ones as `AX_MAX_IDLE_POLLS` end the process (PROTOCOL §4.3, §5.1).
+pub const WORK_WAIT: Duration = Duration::from_secs(300);
+/// Pause between two requests for work while a follow-up is likely, so that a warm turn starts at once.
+pub const WORK_PAUSE_WARM: Duration = Duration::from_millis(200);
+/// How long after an answer that is.
+pub const WORK_WARM: Duration = Duration::from_secs(60);
+/// Pause between two requests for work otherwise (PROTOCOL §4.3).
+pub const WORK_PAUSE: Duration = Duration::from_secs(2);
+/// Request ids remembered: the host queues the same work again after a timeout (PROTOCOL T17).
+pub const REQUEST_IDS_REMEMBERED: usize = 256;
+
 // --- the turn (PROTOCOL §6) ------------------------------------------------------------------------------------------
 
 /// `maxTokens` when the command line gives none (PROTOCOL §1.1).

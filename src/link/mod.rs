@@ -1,7 +1,9 @@
 //! The link to the host: one question, one answer, whatever the transport (PROTOCOL §3, §4).
 
+mod http;
 mod socket;
 
+pub use http::HttpLink;
 pub use socket::SocketLink;
 
 use crate::secret::Secret;
@@ -86,7 +88,13 @@ impl Host {
         tokio::select! {
             biased;
             () = self.cancel.cancelled() => Err(CallError::Cancelled),
-            reply = self.link.call(action, &self.context) => reply,
+            reply = self.link.call(action, &self.context) => {
+                if matches!(reply, Err(CallError::TurnOver)) {
+                    // Nothing this turn does can be told to the host any more.
+                    self.cancel.cancel();
+                }
+                reply
+            }
         }
     }
 
