@@ -117,6 +117,8 @@ pub const REQUEST_IDS_REMEMBERED: usize = 256;
 
 /// `maxTokens` when the command line gives none (PROTOCOL §1.1).
 pub const MAX_TOKENS_DEFAULT: u32 = 8192;
+/// Largest `maxTokens` the host takes (PROTOCOL §14).
+pub const MAX_TOKENS_MAX: u32 = 200_000;
 /// Model id when the command line gives none; the host ignores it (PROTOCOL §1.1, §6.1).
 pub const MODEL_DEFAULT: &str = "claude-sonnet-4-5-20250929";
 /// Tool calls that run in one turn (PROTOCOL §6.7).
@@ -168,6 +170,10 @@ pub const READ_MAX_BYTES: usize = 100_000;
 
 // --- the life (PROTOCOL §1.10–1.12) ----------------------------------------------------------------------------------
 
+/// Empty waits for work before the process ends, when `AX_MAX_IDLE_POLLS` gives no number (PROTOCOL §1.2).
+pub const IDLE_POLLS: u32 = 2;
+/// The git sidecar's port when `AX_GIT_SIDECAR_PORT` gives none (PROTOCOL §1.2).
+pub const SIDECAR_PORT: u16 = 9099;
 /// Wait for `<workspace>/.ax` (PROTOCOL §1.11).
 pub const WORKSPACE_WAIT: Duration = Duration::from_secs(30);
 /// Pause between two looks at it (PROTOCOL §1.11).
