@@ -181,16 +181,36 @@ pub const WORKSPACE_POLL: Duration = Duration::from_millis(200);
 /// From the first SIGTERM to the end of the process (DESIGN §4.12).
 pub const SHUTDOWN: Duration = Duration::from_millis(1800);
 
+<<<<<<< HEAD
 // --- logs (PROTOCOL §13) ---------------------------------------------------------------------------------------------
 
 /// Lines waiting to be written; more are dropped, since a host that does not read must not stop the turn.
 pub const LOG_QUEUE_LINES: usize = 1024;
 /// Wait for room on stderr for the last line of a failing process.
 pub const LAST_WORDS: Duration = Duration::from_millis(200);
+=======
+// --- the tool catalogue (PROTOCOL §7, §14) ---------------------------------------------------------------------------
+
+/// UTF-16 units of a tool's description (PROTOCOL §14).
+pub const TOOL_DESCRIPTION_MAX_UNITS: usize = 10_000;
+/// Characters of a tool name that every model provider accepts; the host's own limit is wider.
+pub const TOOL_NAME_PROVIDER_MAX: usize = 64;
+/// Catalog entries offered as tools of their own: the host takes 200 tools, fifteen are the runner's.
+pub const DIRECT_TOOLS_MAX: usize = 185;
+/// Bytes of JSON these may take, so that a large catalog does not fill the HTTP body before the conversation does.
+pub const DIRECT_TOOLS_MAX_BYTES: usize = 256 * 1024;
+>>>>>>> brain
 
 // --- search (PROTOCOL §7, §8.3) --------------------------------------------------------------------------------------
 
 // --- skills and prompt (PROTOCOL §9, §10) ----------------------------------------------------------------------------
+
+/// Tokens of the model's context as the prompt's budget counts (PROTOCOL §10.1).
+pub const CONTEXT_WINDOW_TOKENS: usize = 200_000;
+/// Tokens the prompt leaves for the model's answer (PROTOCOL §10.3).
+pub const PROMPT_OUTPUT_RESERVE_TOKENS: usize = 4096;
+/// Characters that count as one token in every estimate (PROTOCOL §10.3).
+pub const CHARS_PER_TOKEN: usize = 4;
 
 // --- web proxy, certificates, credentials (PROTOCOL §11) -------------------------------------------------------------
 

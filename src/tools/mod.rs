@@ -1,11 +1,31 @@
 //! The tools: a verb a file; arguments in, result out. They know neither the model nor the socket.
 
 pub mod arguments;
+pub mod catalog;
 mod toolbox;
 
 pub use toolbox::Toolbox;
 
 use crate::wire::Report;
+
+/// The fifteen tools in the order in which they are offered (PROTOCOL §7).
+pub const TOOL_NAMES: [&str; 15] = [
+    "memory",
+    "web",
+    "scheduler",
+    "save_artifact",
+    "audit",
+    "agent",
+    "bash",
+    "read_file",
+    "write_file",
+    "edit_file",
+    "skill_write",
+    "grep",
+    "glob",
+    "describe_tools",
+    "call_tool",
+];
 
 /// How a local tool ended: what the model reads and, unless nothing is to be said (PROTOCOL §8.4), what the host hears.
 #[derive(Debug, Clone, PartialEq, Eq)]
