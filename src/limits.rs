@@ -144,6 +144,14 @@ pub const TOOL_NAME_PROVIDER_MAX: usize = 64;
 pub const DIRECT_TOOLS_MAX: usize = 185;
 /// Bytes of JSON these may take, so that a large catalog does not fill the HTTP body before the conversation does.
 pub const DIRECT_TOOLS_MAX_BYTES: usize = 256 * 1024;
+/// Silence after which `bash` is given up where the host runs it (PROTOCOL §7).
+pub const BASH_FORWARDED_TIMEOUT: Duration = Duration::from_secs(180);
+/// UTF-16 units of a search pattern (PROTOCOL §14).
+pub const GREP_PATTERN_MAX_UNITS: usize = 10_000;
+/// Lines of context around a match (PROTOCOL §14).
+pub const GREP_CONTEXT_MAX_LINES: usize = 20;
+/// Results one search may ask for (PROTOCOL §14).
+pub const SEARCH_RESULTS_MAX: usize = 10_000;
 
 // --- search (PROTOCOL §7, §8.3) --------------------------------------------------------------------------------------
 

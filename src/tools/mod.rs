@@ -1,6 +1,10 @@
 //! The tools: a verb a file; arguments in, result out. They know neither the model nor the socket.
 
+pub mod arguments;
 pub mod catalog;
+mod fields;
+pub mod forward;
+pub mod skill_write;
 
 use crate::wire::Report;
 
