@@ -118,6 +118,8 @@ pub const ARGUMENT_MAX_BYTES: usize = 120_000;
 
 /// Symbolic links followed while one path is resolved; the kernel's own number.
 pub const LINKS_FOLLOWED_MAX: usize = 40;
+/// Directories opened while one path is resolved; links that go up and down could take minutes otherwise.
+pub const PATH_STEPS_MAX: usize = 20_000;
 /// Bytes of one file name.
 pub const NAME_MAX_BYTES: usize = 255;
 /// Largest file `read_file` and `edit_file` open; more would not fit the container's memory beside its copy.
