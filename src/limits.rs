@@ -161,6 +161,8 @@ pub const ARGUMENT_MAX_BYTES: usize = 120_000;
 
 /// Symbolic links followed while one path is resolved; the kernel's own number.
 pub const LINKS_FOLLOWED_MAX: usize = 40;
+/// Directories opened while one path is resolved; links that go up and down could take minutes otherwise.
+pub const PATH_STEPS_MAX: usize = 20_000;
 /// Bytes of one file name.
 pub const NAME_MAX_BYTES: usize = 255;
 /// Largest file `read_file` and `edit_file` open; more would not fit the container's memory beside its copy.
@@ -181,14 +183,13 @@ pub const WORKSPACE_POLL: Duration = Duration::from_millis(200);
 /// From the first SIGTERM to the end of the process (DESIGN §4.12).
 pub const SHUTDOWN: Duration = Duration::from_millis(1800);
 
-<<<<<<< HEAD
 // --- logs (PROTOCOL §13) ---------------------------------------------------------------------------------------------
 
 /// Lines waiting to be written; more are dropped, since a host that does not read must not stop the turn.
 pub const LOG_QUEUE_LINES: usize = 1024;
 /// Wait for room on stderr for the last line of a failing process.
 pub const LAST_WORDS: Duration = Duration::from_millis(200);
-=======
+
 // --- the tool catalogue (PROTOCOL §7, §14) ---------------------------------------------------------------------------
 
 /// UTF-16 units of a tool's description (PROTOCOL §14).
@@ -199,6 +200,16 @@ pub const TOOL_NAME_PROVIDER_MAX: usize = 64;
 pub const DIRECT_TOOLS_MAX: usize = 185;
 /// Bytes of JSON these may take, so that a large catalog does not fill the HTTP body before the conversation does.
 pub const DIRECT_TOOLS_MAX_BYTES: usize = 256 * 1024;
+<<<<<<< HEAD
+=======
+/// Silence after which `bash` is given up where the host runs it (PROTOCOL §7).
+pub const BASH_FORWARDED_TIMEOUT: Duration = Duration::from_secs(180);
+/// UTF-16 units of a search pattern (PROTOCOL §14).
+pub const GREP_PATTERN_MAX_UNITS: usize = 10_000;
+/// Lines of context around a match (PROTOCOL §14).
+pub const GREP_CONTEXT_MAX_LINES: usize = 20;
+/// Results one search may ask for (PROTOCOL §14).
+pub const SEARCH_RESULTS_MAX: usize = 10_000;
 >>>>>>> brain
 
 // --- search (PROTOCOL §7, §8.3) --------------------------------------------------------------------------------------

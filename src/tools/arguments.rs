@@ -1,133 +1,204 @@
-//! Arguments, decoded once and strictly: what is shown for approval is what runs (DESIGN §4.10).
+//! A model's arguments, read strictly and once (DESIGN §4.10, CASES I14, L01).
+//!
+//! Duplicate keys are errors at every level: two readers must not be able to take different values from one text.
 
-use crate::text;
-use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde::de::{DeserializeOwned, Error as _, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Number, Value};
+use std::fmt;
 
-/// Characters of the received arguments that an error repeats.
-const RECEIVED_MAX_UNITS: usize = 2_000;
+/// Why arguments were refused; the text is the model's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ArgumentError {
+    /// Not JSON, or JSON that two readers could read differently.
+    #[error("{tool}: the arguments are not valid JSON ({fault}); send one JSON object")]
+    Syntax {
+        /// The tool.
+        tool: String,
+        /// What the parser said.
+        fault: String,
+    },
+    /// JSON, but not an object.
+    #[error("{tool}: the arguments must be a JSON object; received {received}")]
+    NotAnObject {
+        /// The tool.
+        tool: String,
+        /// The value's beginning.
+        received: String,
+    },
+    /// A field is missing, unknown or has a wrong value.
+    #[error("{tool}: {fault}")]
+    Field {
+        /// The tool.
+        tool: String,
+        /// Which field, what was received and what is allowed.
+        fault: String,
+    },
+}
 
-/// Decodes a call's arguments as `T`, or says to the model what is wrong with them.
-///
-/// The arguments are a JSON object; a string that holds exactly one JSON object is read as that object, and an empty
-/// string as no arguments. Duplicate and unknown keys are errors: two readers must not see two calls.
-pub fn decode<T: DeserializeOwned>(tool: &str, args: &str) -> Result<T, String> {
-    let args = args.trim_matches([' ', '\t', '\r', '\n']);
-    let inner: String;
-    let object = if args.starts_with('"') {
-        inner =
-            serde_json::from_str::<String>(args).map_err(|error| failure(tool, "arguments", &reason(&error), args))?;
-        match inner.trim() {
-            "" => "{}",
-            text => text,
+/// The arguments as one object. Nothing at all, or an empty string, counts as an object without fields; a string that
+/// holds exactly one JSON object is read as that object, since some providers pass arguments on as text.
+pub fn object(tool: &str, raw: Option<&str>) -> Result<Map<String, Value>, ArgumentError> {
+    let raw = raw.map_or("", str::trim);
+    if raw.is_empty() || raw == "\"\"" {
+        return Ok(Map::new());
+    }
+    let fault = |error: serde_json::Error| ArgumentError::Syntax { tool: tool.to_owned(), fault: error.to_string() };
+    match serde_json::from_str::<Strict>(raw).map_err(fault)?.0 {
+        Value::Object(fields) => Ok(fields),
+        Value::String(text) if text.trim_start().starts_with('{') => {
+            match serde_json::from_str::<Strict>(&text).map_err(fault)?.0 {
+                Value::Object(fields) => Ok(fields),
+                other => Err(ArgumentError::NotAnObject { tool: tool.to_owned(), received: preview(&other) }),
+            }
         }
-    } else {
-        args
-    };
-    if !object.starts_with('{') {
-        return Err(failure(tool, "arguments", &format!("expected a JSON object, got {}", kind(object)), args));
+        other => Err(ArgumentError::NotAnObject { tool: tool.to_owned(), received: preview(&other) }),
     }
-    let mut reader = serde_json::Deserializer::from_str(object);
-    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+}
+
+/// The arguments as a type. `T` denies unknown fields itself; the error names the path of the field that is wrong.
+pub fn read<T: DeserializeOwned>(tool: &str, raw: Option<&str>) -> Result<T, ArgumentError> {
+    typed(tool, object(tool, raw)?)
+}
+
+/// Fields already read, as a type.
+pub fn typed<T: DeserializeOwned>(tool: &str, fields: Map<String, Value>) -> Result<T, ArgumentError> {
+    serde_path_to_error::deserialize(Value::Object(fields)).map_err(|error| {
         let path = error.path().to_string();
-        let field = if path == "." { "arguments" } else { &path };
-        failure(tool, field, &reason(error.inner()), args)
-    })?;
-    reader.end().map_err(|_| failure(tool, "arguments", "there is text after the JSON object", args))?;
-    Ok(value)
+        let fault = match path.as_str() {
+            "." | "" => error.inner().to_string(),
+            path => format!("field `{path}`: {}", error.inner()),
+        };
+        ArgumentError::Field { tool: tool.to_owned(), fault }
+    })
 }
 
-/// One problem of a call's arguments, in the shape of PROTOCOL §6.7.
-pub fn failure(tool: &str, field: &str, problem: &str, received: &str) -> String {
-    let pretty = serde_json::from_str::<Value>(received)
-        .ok()
-        .and_then(|value| serde_json::to_string_pretty(&value).ok())
-        .unwrap_or_else(|| received.to_owned());
-    let shown = text::cut_units(&pretty, RECEIVED_MAX_UNITS);
-    let more = if shown.len() < pretty.len() { "…" } else { "" };
-    format!("Validation failed for tool \"{tool}\":\n  - {field}: {problem}\n\nReceived arguments:\n{shown}{more}")
-}
-
-/// Serde's words without the position, which means nothing to the model.
-fn reason(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    match text.rfind(" at line ") {
-        Some(at) => text[..at].to_owned(),
-        None => text,
+/// A value as error messages show it: JSON of at most 120 characters.
+pub fn preview(value: &Value) -> String {
+    const MAX: usize = 120;
+    let json = value.to_string();
+    match crate::text::units(&json) {
+        0..=MAX => json,
+        _ => format!("{}...", crate::text::cut_units(&json, MAX - 3)),
     }
 }
 
-fn kind(json: &str) -> &'static str {
-    match json.bytes().next() {
-        None => "nothing",
-        Some(b'[') => "an array",
-        Some(b'n') => "null",
-        Some(b't' | b'f') => "a boolean",
-        Some(b'0'..=b'9' | b'-') => "a number",
-        _ => "something else",
+/// A JSON value whose objects name no key twice.
+struct Strict(Value);
+
+impl<'de> Deserialize<'de> for Strict {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(StrictVisitor).map(Strict)
+    }
+}
+
+struct StrictVisitor;
+
+impl<'de> Visitor<'de> for StrictVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
+        Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("number out of range"))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(Strict(item)) = items.next_element()? {
+            list.push(item);
+        }
+        Ok(Value::Array(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some((key, Strict(value))) = entries.next_entry::<String, Strict>()? {
+            if map.contains_key(&key) {
+                return Err(A::Error::custom(format!("key {} appears twice", preview(&Value::String(key)))));
+            }
+            map.insert(key, value);
+        }
+        Ok(Value::Object(map))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde::Deserialize;
+    use serde_json::json;
 
     #[derive(Debug, PartialEq, Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Args {
-        command: String,
-        timeout_ms: Option<u64>,
+        path: String,
+        limit: Option<u32>,
     }
 
-    #[derive(Debug, PartialEq, Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Nothing {}
-
-    #[test]
-    fn takes_one_object() {
-        let wanted = Args { command: "ls".into(), timeout_ms: Some(2) };
-        for args in [
-            r#"{"command":"ls","timeout_ms":2}"#,
-            r#" {"\u0063ommand":"ls","timeout_ms":2} "#,
-            r#""{\"command\":\"ls\",\"timeout_ms\":2}""#,
-        ] {
-            assert_eq!(decode::<Args>("bash", args).as_ref(), Ok(&wanted), "{args}");
-        }
-        assert_eq!(decode::<Nothing>("x", r#""""#), Ok(Nothing {}));
-        assert_eq!(decode::<Nothing>("x", "{}"), Ok(Nothing {}));
+    fn refused(raw: &str) -> String {
+        read::<Args>("t", Some(raw)).unwrap_err().to_string()
     }
 
     #[test]
-    fn refuses_everything_else_and_names_the_field() {
-        for (args, wanted) in [
-            (r#"{"command":"a","command":"b"}"#, "duplicate field `command`"),
-            (r#"{"command":"a","cmd":"b"}"#, "unknown field `cmd`"),
-            (r#"{"Command":"a"}"#, "unknown field `Command`"),
-            (r#"{"command":5}"#, "command: invalid type: integer `5`, expected a string"),
-            (r#"{"command":"a","timeout_ms":"2"}"#, "timeout_ms: invalid type: string"),
-            (r#"{"command":"a","timeout_ms":-1}"#, "timeout_ms: invalid value"),
-            (r#"{"command":"a","timeout_ms":1e309}"#, "timeout_ms: number out of range"),
-            (r#"{}"#, "missing field `command`"),
-            (r#"{"command":"a"} x"#, "text after"),
-            (r#""{\"command\":\"a\"}{\"command\":\"b\"}""#, "text after"),
-            (r#""\ufeff{\"command\":\"a\"}""#, "expected a JSON object"),
-            (r#"{"command":"\ud83d"}"#, "command: "),
-            (r#""{\"path\":""#, "unknown field `path`"),
-            (r#""""#, "missing field `command`"),
-            (r#""str""#, "expected a JSON object"),
-            ("[]", "expected a JSON object, got an array"),
-            (r#"["ls",2]"#, "expected a JSON object, got an array"),
-            ("null", "expected a JSON object, got null"),
-            ("", "expected a JSON object, got nothing"),
-            ("{\"command\":", "EOF while parsing"),
+    fn only_one_canonical_object_is_accepted() {
+        assert_eq!(read("t", Some(r#" {"path":"a","limit":null} "#)), Ok(Args { path: "a".into(), limit: None }));
+        assert_eq!(read("t", Some(r#""{\"path\":\"a\"}""#)), Ok(Args { path: "a".into(), limit: None }));
+        for (raw, wanted) in [
+            (r#"{"path":"a","path":"b"}"#, "key \"path\" appears twice"),
+            (r#"{"path":"a","\u0070ath":"b"}"#, "key \"path\" appears twice"),
+            (r#"{"path":"#, "not valid JSON"),
+            (r#"{"path":"a"} {}"#, "trailing characters"),
+            ("\u{feff}{}", "not valid JSON"),
+            (r#"{"path":"\ud83d"}"#, "not valid JSON"),
+            ("null", "must be a JSON object; received null"),
+            ("[]", "received []"),
+            ("\"str\"", "received \"str\""),
+            (r#""{\"path\":""#, "not valid JSON"),
+            (r#""{\"path\":\"a\"}{\"path\":\"b\"}""#, "trailing characters"),
+            (r#""{\"path\":\"a\",\"path\":\"b\"}""#, "appears twice"),
+            (r#""\ufeff{\"path\":\"a\"}""#, "must be a JSON object"),
+            ("1e309", "number out of range"),
+            ("", "missing field `path`"),
+            ("\"\"", "missing field `path`"),
+            ("{}", "missing field `path`"),
+            (r#"{"path":"a","Path":"b"}"#, "unknown field `Path`, expected `path` or `limit`"),
+            (r#"{"path":7}"#, "field `path`: invalid type: integer `7`, expected a string"),
+            (r#"{"path":"a","limit":"2"}"#, "field `limit`: invalid type: string \"2\", expected u32"),
+            (r#"{"path":"a","limit":-1}"#, "field `limit`"),
         ] {
-            let error = decode::<Args>("bash", args).unwrap_err();
-            assert!(error.starts_with("Validation failed for tool \"bash\":\n  - "), "{error}");
-            assert!(error.contains(wanted), "{args}: {error}");
+            let message = refused(raw);
+            assert!(message.starts_with("t: ") && message.contains(wanted), "{raw}: {message}");
         }
-        let deep = "[".repeat(100_000);
-        assert!(decode::<Args>("bash", &format!("{{\"command\":{deep}")).is_err());
-        assert!(decode::<Args>("bash", &format!("{{\"x\":\"{}\"}}", "y".repeat(1 << 20))).unwrap_err().len() < 5_000);
+        assert!(refused(&"[".repeat(500)).contains("recursion limit"));
+        assert_eq!(object("t", None).unwrap(), Map::new());
+        assert_eq!(Value::Object(object("t", Some(r#"{"a":[1,{"b":2.5}]}"#)).unwrap()), json!({"a":[1,{"b":2.5}]}));
+    }
+
+    #[test]
+    fn previews_are_short() {
+        assert_eq!(preview(&json!("é".repeat(500))).chars().count(), 120);
+        assert!(preview(&json!("x".repeat(119))).ends_with("..."));
     }
 }

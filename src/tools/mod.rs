@@ -2,6 +2,9 @@
 
 pub mod arguments;
 pub mod catalog;
+mod fields;
+pub mod forward;
+pub mod skill_write;
 mod toolbox;
 
 pub use toolbox::Toolbox;
