@@ -126,6 +126,8 @@ pub const TOOL_CALLS_MAX: usize = 50;
 /// Model calls in one turn. Every one but the last has at least one tool call, so a turn that ends by itself stays under
 /// it; a model that answers every refusal with another call does not.
 pub const LLM_ROUNDS_MAX: usize = TOOL_CALLS_MAX + 20;
+/// Pieces of text on their way to stdout: each round says at most two, and the runner two more.
+pub const ANSWER_PIECES: usize = 2 * LLM_ROUNDS_MAX + 2;
 /// Consecutive failures after which a forwarded tool is refused for the rest of the turn (PROTOCOL §6.7).
 pub const BREAKER_FAILURES: u32 = 3;
 /// Tool calls of one reply that run at the same time. All are answered; more than this wait, so that a reply with
@@ -180,6 +182,10 @@ pub const SIDECAR_PORT: u16 = 9099;
 pub const WORKSPACE_WAIT: Duration = Duration::from_secs(30);
 /// Pause between two looks at it (PROTOCOL §1.11).
 pub const WORKSPACE_POLL: Duration = Duration::from_millis(200);
+/// Threads for file work: enough for the calls that run side by side, few enough for a small container.
+pub const BLOCKING_THREADS: usize = 16;
+/// Idle time after which such a thread ends.
+pub const BLOCKING_THREAD_IDLE: Duration = Duration::from_secs(5);
 /// From the first SIGTERM to the end of the process (DESIGN §4.12).
 pub const SHUTDOWN: Duration = Duration::from_millis(1800);
 
@@ -192,6 +198,12 @@ pub const LAST_WORDS: Duration = Duration::from_millis(200);
 
 // --- the tool catalogue (PROTOCOL §7, §14) ---------------------------------------------------------------------------
 
+/// Silence after which `bash` is given up where the host runs it (PROTOCOL §7).
+pub const BASH_FORWARDED_TIMEOUT: Duration = Duration::from_secs(180);
+/// Bytes of a catalog tool's result that go to a file, when the payload does not say (PROTOCOL §7.2).
+pub const SPILL_THRESHOLD_BYTES: u64 = 20_480;
+/// Where they go: inside the workspace, since `read_file` and `grep` reach nothing else.
+pub const SPILL_DIRECTORY: &str = ".ax/tmp";
 /// UTF-16 units of a tool's description (PROTOCOL §14).
 pub const TOOL_DESCRIPTION_MAX_UNITS: usize = 10_000;
 /// Characters of a tool name that every model provider accepts; the host's own limit is wider.
@@ -200,19 +212,15 @@ pub const TOOL_NAME_PROVIDER_MAX: usize = 64;
 pub const DIRECT_TOOLS_MAX: usize = 185;
 /// Bytes of JSON these may take, so that a large catalog does not fill the HTTP body before the conversation does.
 pub const DIRECT_TOOLS_MAX_BYTES: usize = 256 * 1024;
-<<<<<<< HEAD
-=======
-/// Silence after which `bash` is given up where the host runs it (PROTOCOL §7).
-pub const BASH_FORWARDED_TIMEOUT: Duration = Duration::from_secs(180);
+
+// --- search (PROTOCOL §7, §8.3) --------------------------------------------------------------------------------------
+
 /// UTF-16 units of a search pattern (PROTOCOL §14).
 pub const GREP_PATTERN_MAX_UNITS: usize = 10_000;
 /// Lines of context around a match (PROTOCOL §14).
 pub const GREP_CONTEXT_MAX_LINES: usize = 20;
 /// Results one search may ask for (PROTOCOL §14).
 pub const SEARCH_RESULTS_MAX: usize = 10_000;
->>>>>>> brain
-
-// --- search (PROTOCOL §7, §8.3) --------------------------------------------------------------------------------------
 
 // --- skills and prompt (PROTOCOL §9, §10) ----------------------------------------------------------------------------
 

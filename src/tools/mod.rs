@@ -5,9 +5,10 @@ pub mod catalog;
 mod fields;
 pub mod forward;
 pub mod skill_write;
+mod breaker;
 mod toolbox;
 
-pub use toolbox::Toolbox;
+pub use toolbox::{Toolbox, Turn};
 
 use crate::wire::Report;
 
