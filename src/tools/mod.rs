@@ -1,5 +1,10 @@
 //! The tools: a verb a file; arguments in, result out. They know neither the model nor the socket.
 
+pub mod edit_file;
+mod file_result;
+pub mod read_file;
+pub mod write_file;
+
 use crate::wire::Report;
 
 /// How a local tool ended: what the model reads and, unless nothing is to be said (PROTOCOL §8.4), what the host hears.
