@@ -1,12 +1,17 @@
 //! The tools: a verb a file; arguments in, result out. They know neither the model nor the socket.
 
 pub mod arguments;
-pub mod catalog;
-mod fields;
-pub mod forward;
-pub mod skill_write;
+pub mod bash;
 mod breaker;
+pub mod catalog;
+pub mod edit_file;
+mod fields;
+mod file_result;
+pub mod forward;
+pub mod read_file;
+pub mod skill_write;
 mod toolbox;
+pub mod write_file;
 
 pub use toolbox::{Toolbox, Turn};
 
