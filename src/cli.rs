@@ -40,7 +40,7 @@ pub fn main(args: Vec<OsString>, environment: Vec<(OsString, OsString)>) -> u8 {
     panics_are_lines();
     let args = args.get(1..).unwrap_or_default();
     if args.first().is_some_and(|word| word == "prompt") {
-        return prompt::main_prompt_command(&args[1..]);
+        return prompt::main_prompt_command(args[1..].iter().cloned());
     }
     log::start(runner::log_config(&environment));
     match runner::read(args, environment) {

@@ -138,13 +138,18 @@ fn configure(flags: Flags, env: Environment) -> Result<Config, Fatal> {
         workspace,
         pod_token: env.text("AX_IPC_TOKEN").map(Secret::new),
         request_id: env.text("AX_REQUEST_ID"),
-        llm_timeout: env.integer("AX_LLM_TIMEOUT_MS").map_or(limits::LLM_TIMEOUT, |ms| Duration::from_millis(ms.into())),
+        llm_timeout: env
+            .integer("AX_LLM_TIMEOUT_MS")
+            .map_or(limits::LLM_TIMEOUT, |ms| Duration::from_millis(ms.into())),
         max_idle_polls: env.integer("AX_MAX_IDLE_POLLS").unwrap_or(limits::IDLE_POLLS),
         web_proxy_socket: env.text("AX_WEB_PROXY_SOCKET").map(PathBuf::from),
         web_proxy_url: env.text("AX_WEB_PROXY_URL"),
         proxy_listen_port: env.text("AX_PROXY_LISTEN_PORT").and_then(|port| port.parse().ok()),
         repo_url: env.text("WORKSPACE_REPO_URL"),
-        sidecar_port: env.text("AX_GIT_SIDECAR_PORT").and_then(|port| port.parse().ok()).unwrap_or(limits::SIDECAR_PORT),
+        sidecar_port: env
+            .text("AX_GIT_SIDECAR_PORT")
+            .and_then(|port| port.parse().ok())
+            .unwrap_or(limits::SIDECAR_PORT),
         unix_sockets: env.text("AX_UNIX_SOCKETS"),
         environment: env.0,
     })
@@ -222,7 +227,16 @@ mod tests {
 
     #[test]
     fn the_hosts_vectors_are_understood() {
-        let args = ["/opt/ax/dist/agent/runner.js", "--agent", "pi-coding-agent", "--max-tokens", "4096", "--new", "x", "--verbose"];
+        let args = [
+            "/opt/ax/dist/agent/runner.js",
+            "--agent",
+            "pi-coding-agent",
+            "--max-tokens",
+            "4096",
+            "--new",
+            "x",
+            "--verbose",
+        ];
         let config = run(&args, &ENV).unwrap();
         assert_eq!((config.max_tokens, config.verbose), (4096, true));
         assert_eq!(config.transport, Transport::Connect("/s".into()));
@@ -231,7 +245,9 @@ mod tests {
 
     #[test]
     fn nonsense_numbers_are_unset() {
-        for (text, wanted) in [("0", 8192), ("NaN", 8192), ("", 8192), ("-5", 8192), ("12x", 12), ("999999999", 200_000)] {
+        for (text, wanted) in
+            [("0", 8192), ("NaN", 8192), ("", 8192), ("-5", 8192), ("12x", 12), ("999999999", 200_000)]
+        {
             assert_eq!(run(&["--max-tokens", text], &ENV).unwrap().max_tokens, wanted, "{text}");
         }
     }

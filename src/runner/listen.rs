@@ -7,10 +7,10 @@ use super::recent::Recent;
 use super::session::Session;
 use super::signals::Stop;
 use super::{answer, intake};
+use crate::limits;
 use crate::link::{CallContext, Host, HostLink, SocketLink};
 use crate::log;
 use crate::wire::{Action, Payload};
-use crate::limits;
 use serde::Deserialize;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
@@ -20,8 +20,7 @@ use tokio::net::UnixListener;
 
 /// Binds, announces it, takes one connection and one payload, and runs turns until there is no more work.
 pub(super) async fn run(config: Config, path: &Path, stop: &Stop) -> Result<(), Fatal> {
-    let listener =
-        bind(path).map_err(|error| Fatal::Listen { path: path.to_owned(), reason: error.to_string() })?;
+    let listener = bind(path).map_err(|error| Fatal::Listen { path: path.to_owned(), reason: error.to_string() })?;
     // The host looks for this token in each piece it reads, so it is one write, after the bind (PROTOCOL §1.5).
     log::last_words("[signal] ipc_ready");
     let payload = intake::from_stdin(stop.token().clone());

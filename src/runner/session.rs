@@ -118,16 +118,15 @@ impl Session {
         let host = self.apply(&payload, stop);
         let workspace = self.workspace(host.cancel()).await?;
         let gate = Gate::new(host.clone());
-        let (env, refused) = self.environment(&payload);
-        if !refused.is_empty() {
-            tracing::warn!(component = "runner", names = refused.join(" ").as_str(), "credential_names_refused");
-        }
         let tools = Arc::new(Toolbox::new(Turn {
             host: host.clone(),
             gate: gate.clone(),
             workspace,
             shell: self.shell.clone(),
-            env,
+            env: self.environment(&payload),
+            local: payload.sandbox_type.is_container(),
+            catalog: self.carried.catalog.clone(),
+            dispatch: self.carried.dispatch,
         }));
         let brief = Brief {
             model: self.config.model.clone(),
@@ -168,25 +167,27 @@ impl Session {
             }
             () = cancel.cancelled() => {}
         }
-        Workspace::open(root).map(Arc::new).map_err(|error| Fatal::Workspace { path: root.clone(), reason: error.to_string() })
+        Workspace::open(root)
+            .map(Arc::new)
+            .map_err(|error| Fatal::Workspace { path: root.clone(), reason: error.to_string() })
     }
 
-    fn environment(&self, payload: &Payload) -> (ChildEnv, Vec<String>) {
-        let mut env = ChildEnv::new(self.config.environment.iter().cloned(), &self.config.workspace);
-        let mut refused = Vec::new();
-        for (name, value) in &payload.credential_env {
-            if env.credential(name, value.expose()).is_err() {
-                refused.push(name.clone());
-            }
+    /// What commands get: the allow-list, then this turn's credentials.
+    fn environment(&self, payload: &Payload) -> ChildEnv {
+        let mut env = ChildEnv::new(&self.config.workspace, self.config.environment.iter().cloned());
+        let refused = env.extend(payload.credential_env.iter().map(|(name, value)| (name.as_str(), value.expose())));
+        if !refused.is_empty() {
+            tracing::warn!(component = "runner", names = refused.join(" ").as_str(), "credential_names_refused");
         }
-        (env, refused)
+        env
     }
 
     fn prompt(&self, payload: &Payload) -> String {
         let workspace = self.config.workspace.to_string_lossy();
         let tz = self.config.environment.iter().find(|(name, _)| name == "TZ");
         let clock = Clock::now(tz.and_then(|(_, value)| value.to_str()));
-        let mut input = PromptInput::from_payload(payload, &self.carried.identity, &self.config.agent, &workspace, clock);
+        let mut input =
+            PromptInput::from_payload(payload, &self.carried.identity, &self.config.agent, &workspace, clock);
         input.skills = &self.carried.skills;
         input.catalog = &self.carried.catalog;
         prompt::build(&input).text

@@ -1,6 +1,6 @@
 //! SIGTERM and its kin: the first one stops the turn, the second one the process (DESIGN §4.12).
 
-use super::exit::Signal;
+use super::exit::{Fatal, Signal};
 use crate::os;
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -30,7 +30,7 @@ impl Stop {
             tokio::spawn(async move {
                 while stream.recv().await.is_some() {
                     if stop.signal.set(name).is_err() {
-                        os::die_now(super::exit::Fatal::Signal(name).code());
+                        os::die_now(i32::from(Fatal::Signal(name).code()));
                     }
                     tracing::info!(component = "runner", signal = %name, "signal_received");
                     stop.token.cancel();

@@ -1,12 +1,12 @@
 //! HTTP mode: work is polled for (PROTOCOL §4.3, §4.4, §5.1).
 
+use super::answer;
 use super::config::Config;
 use super::exit::Fatal;
 use super::life::answered_turn;
 use super::recent::Recent;
 use super::session::Session;
 use super::signals::Stop;
-use super::answer;
 use crate::http::tcp::{self, Reuse};
 use crate::limits;
 use crate::link::{CallContext, Host, HttpLink};
@@ -140,7 +140,9 @@ impl Desk {
         let mut body = Zeroizing::new(Vec::new());
         loop {
             match response.chunk().await {
-                Ok(Some(chunk)) if body.len() + chunk.len() <= limits::PAYLOAD_MAX_BYTES => body.extend_from_slice(&chunk),
+                Ok(Some(chunk)) if body.len() + chunk.len() <= limits::PAYLOAD_MAX_BYTES => {
+                    body.extend_from_slice(&chunk)
+                }
                 Ok(Some(_)) => return Asked::Got(Zeroizing::new(Vec::new())),
                 Ok(None) => return Asked::Got(body),
                 Err(_) => return Asked::Nothing,
@@ -165,10 +167,8 @@ fn read(body: &[u8]) -> Item {
             Ok(payload) => Item::Work(Box::new(payload)),
             Err(error) => Item::Unusable(error.to_string()),
         },
-        Err(error) => Item::Unusable(format!(
-            "the work item is not valid JSON (line {} column {})",
-            error.line(),
-            error.column()
-        )),
+        Err(error) => {
+            Item::Unusable(format!("the work item is not valid JSON (line {} column {})", error.line(), error.column()))
+        }
     }
 }

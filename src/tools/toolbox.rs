@@ -78,15 +78,9 @@ impl Toolbox {
     pub async fn invoke(&self, name: &str, args: &str) -> String {
         let outcome = match (name, self.turn.local) {
             ("bash", true) => self.bash(args).await,
-            ("read_file", true) => {
-                self.file(name, args, read_file::Call::prepare, read_file::run).await
-            }
-            ("write_file", true) => {
-                self.file(name, args, write_file::Call::prepare, write_file::run).await
-            }
-            ("edit_file", true) => {
-                self.file(name, args, edit_file::Call::prepare, edit_file::run).await
-            }
+            ("read_file", true) => self.file("read_file", args, read_file::Call::prepare, read_file::run).await,
+            ("write_file", true) => self.file("write_file", args, write_file::Call::prepare, write_file::run).await,
+            ("edit_file", true) => self.file("edit_file", args, edit_file::Call::prepare, edit_file::run).await,
             _ => self.forwarded(name, args).await,
         };
         outcome.unwrap_or_else(|error| format!("Error: {error}"))
@@ -94,14 +88,13 @@ impl Toolbox {
 
     async fn bash(&self, args: &str) -> Result<String, String> {
         let call: bash::Args = arguments::read("bash", Some(args)).map_err(|error| error.to_string())?;
-        call.check()?;
         let call = match self.turn.gate.approve(call).await {
             Ok(call) => call,
             Err(Refusal::Denied(reason)) => return Ok(json!({"output": format!("Denied: {reason}")}).to_string()),
             Err(refusal) => return Err(refusal.to_string()),
         };
         let turn = &self.turn;
-        Ok(self.report(bash::run(call, &turn.shell, &turn.env, &turn.workspace, turn.host.cancel()).await).await)
+        Ok(self.report(bash::run(call, &turn.shell, &turn.env, turn.workspace.root(), turn.host.cancel()).await).await)
     }
 
     /// A tool that works on files: what must be known before the approval is taken first, the rest runs on a thread of its
