@@ -118,11 +118,14 @@ impl Shell {
         }
         let (call, mut output) = self.start(command, env, workspace)?;
         let mut progress = call.kept.progress.clone();
+        // The value is copied out at once: the guard must not live across an await.
+        let exited = async move { progress.wait_for(|now| now.exited.is_some() || now.gone).await.map(|now| *now) };
+        tokio::pin!(exited);
         let end = loop {
             tokio::select! {
                 biased;
                 // An error means that the listener is gone, which happens only when the runtime ends.
-                now = progress.wait_for(|now| now.exited.is_some() || now.gone) => break now.map_or(None, |now| Some(*now)),
+                now = &mut exited => break now.ok(),
                 () = cancel.cancelled() => return Ok(call.stop(End::Cancelled, output).await),
                 () = self.inner.closing.cancelled() => return Ok(call.stop(End::Cancelled, output).await),
                 () = sleep_until(deadline) => return Ok(call.stop(End::TimedOut, output).await),
