@@ -1,1 +1,5 @@
 //! The host side, for development and tests.
+
+mod validate;
+
+pub use validate::Transport;
