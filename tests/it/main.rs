@@ -1,2 +1,4 @@
 //! The integration tests: one binary, a module a theme.
 mod floors;
+
+mod devhost;
