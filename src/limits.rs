@@ -139,6 +139,8 @@ pub const TOOL_CALLS_PARALLEL: usize = 16;
 pub const LLM_MALFORMED_RETRIES: u32 = 1;
 /// Time pending reports get before the answer is sent without them.
 pub const REPORT_FLUSH: Duration = Duration::from_secs(5);
+/// The same when the turn was cancelled: the process has to end within [`SHUTDOWN`].
+pub const REPORT_FLUSH_STOPPED: Duration = Duration::from_millis(300);
 /// Reports under way at once; the tools wait beyond it instead of piling them up.
 pub const REPORTS_PENDING_MAX: usize = 64;
 

@@ -6,6 +6,7 @@ use crate::limits;
 use crate::wire::{Action, Meta, Reply};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Response, StatusCode};
+use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -13,19 +14,31 @@ use tokio::time::Instant;
 pub struct HttpLink {
     url: String,
     llm_timeout: Duration,
+    clients: RwLock<Clients>,
+}
+
+/// One client for each way to use connections; clones share them.
+#[derive(Clone)]
+struct Clients {
     pooled: Client,
     fresh: Client,
 }
 
+impl Clients {
+    fn new(authority: Option<&str>) -> Result<Self, ClientError> {
+        Ok(Self { pooled: tcp::client(Reuse::Pooled, authority)?, fresh: tcp::client(Reuse::Fresh, authority)? })
+    }
+}
+
 impl HttpLink {
     /// A link to the host at `base` (`AX_HOST_URL`). Connects with the first call.
-    pub fn new(base: &str, llm_timeout: Duration, authority: Option<&str>) -> Result<Self, ClientError> {
-        Ok(Self {
-            url: format!("{}/internal/ipc", base.trim_end_matches('/')),
-            llm_timeout,
-            pooled: tcp::client(Reuse::Pooled, authority)?,
-            fresh: tcp::client(Reuse::Fresh, authority)?,
-        })
+    pub fn new(base: &str, llm_timeout: Duration) -> Result<Self, ClientError> {
+        let url = format!("{}/internal/ipc", base.trim_end_matches('/'));
+        Ok(Self { url, llm_timeout, clients: RwLock::new(Clients::new(None)?) })
+    }
+
+    fn clients(&self) -> Clients {
+        self.clients.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Repeats where it is safe: once after a lost connection, a few times when the host says it is busy.
@@ -34,9 +47,10 @@ impl HttpLink {
         let timeout = timeout(action, self.llm_timeout);
         let deadline = Instant::now() + timeout;
         let (mut lost, mut busy) = (0, 0);
+        let clients = self.clients();
         loop {
             // A kept connection may be stale, so it is only for what can be repeated, and never for the repetition.
-            let client = if action.repeatable() && lost == 0 { &self.pooled } else { &self.fresh };
+            let client = if action.repeatable() && lost == 0 { &clients.pooled } else { &clients.fresh };
             let request = self.request(client, body.clone(), context);
             let outcome = match tokio::time::timeout_at(deadline, attempt(request)).await {
                 Ok(outcome) => outcome,
@@ -79,6 +93,18 @@ impl HostLink for HttpLink {
 
     fn request_max_bytes(&self) -> usize {
         limits::HTTP_BODY_MAX_BYTES
+    }
+
+    fn trust(&self, authority: &str) {
+        if !self.url.starts_with("https:") {
+            return;
+        }
+        match Clients::new(Some(authority)) {
+            Ok(clients) => *self.clients.write().unwrap_or_else(PoisonError::into_inner) = clients,
+            Err(error) => {
+                tracing::warn!(component = "http-ipc-client", error = %error, "certificate_authority_ignored")
+            }
+        }
     }
 }
 

@@ -24,6 +24,9 @@ pub trait HostLink: Send + Sync {
 
     /// Largest request in bytes this transport carries.
     fn request_max_bytes(&self) -> usize;
+
+    /// Trusts a certificate authority (PEM) from now on, where the transport uses certificates.
+    fn trust(&self, _authority: &str) {}
 }
 
 /// Who a turn's calls are for. Immutable: a new turn has a new one, so nothing of the last can leak into it.

@@ -69,6 +69,12 @@ async fn run(config: Config, stop: &Stop) -> Result<(), Fatal> {
     if let Some(id) = &config.request_id {
         log::set_request_id(id);
     }
+    let adopting = stop.token().clone();
+    tokio::spawn(async move {
+        if let Err(error) = os::adopt_orphans(adopting).await {
+            tracing::warn!(component = "runner", error = %error, "orphans_not_adopted");
+        }
+    });
     match config.transport.clone() {
         Transport::Connect(path) => connect(config, &path, stop).await,
         Transport::Listen(path) => listen::run(config, &path, stop).await,
@@ -88,7 +94,8 @@ async fn connect(config: Config, path: &Path, stop: &Stop) -> Result<(), Fatal> 
         .map_err(|error| Fatal::Connect { path: path.to_owned(), reason: error.to_string() })?;
     let mut sink = Sink::stdout().map_err(|error| Fatal::Stdout(error.to_string()))?;
     let mut session = Session::new(config, Arc::new(link) as Arc<dyn HostLink>);
-    let end = session.turn(payload, stop.token(), &mut |text| sink.say(text)).await;
+    let host = session.apply(&payload, stop.token());
+    let end = session.turn(&host, &payload, &mut |text| sink.say(text)).await;
     session.shutdown().await;
     let end = end?;
     let lost = end.link_lost();
@@ -115,7 +122,7 @@ pub(super) async fn answered_turn(session: &mut Session, payload: Payload, stop:
         return last;
     }
     let mut sink = Sink::Action;
-    match session.turn(payload, stop.token(), &mut |text| sink.say(text)).await {
+    match session.turn(&host, &payload, &mut |text| sink.say(text)).await {
         Ok(TurnEnd { failure: Some(crate::agent::Failure::Link(CallError::TurnOver)), .. }) => {
             tracing::warn!(component = "runner", "turn_closed_by_host");
         }

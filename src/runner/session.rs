@@ -102,20 +102,22 @@ impl Session {
         if payload.dispatch.is_some() {
             carried.dispatch = payload.dispatch;
         }
+        if let Some(authority) = &payload.ca_cert {
+            self.link.trust(authority);
+        }
         if let Some(id) = &payload.request_id {
             log::set_request_id(id);
         }
         Host::new(self.link.clone(), carried.context.clone(), stop.child_token())
     }
 
-    /// Runs one turn; `say` gets the model's text as it comes.
+    /// Runs one turn on the host that [`Self::apply`] gave; `say` gets the model's text as it comes.
     pub(super) async fn turn(
         &mut self,
-        payload: Payload,
-        stop: &CancellationToken,
+        host: &Host,
+        payload: &Payload,
         say: &mut (dyn FnMut(&str) + Send),
     ) -> Result<TurnEnd, Fatal> {
-        let host = self.apply(&payload, stop);
         let workspace = self.workspace(host.cancel()).await?;
         let gate = Gate::new(host.clone());
         let tools = Arc::new(Toolbox::new(Turn {
@@ -123,7 +125,7 @@ impl Session {
             gate: gate.clone(),
             workspace,
             shell: self.shell.clone(),
-            env: self.environment(&payload),
+            env: self.environment(payload),
             local: payload.sandbox_type.is_container(),
             catalog: self.carried.catalog.clone(),
             dispatch: self.carried.dispatch,
@@ -131,10 +133,10 @@ impl Session {
         let brief = Brief {
             model: self.config.model.clone(),
             max_tokens: self.config.max_tokens,
-            system: self.prompt(&payload),
+            system: self.prompt(payload),
         };
         tracing::info!(component = "runner", history = payload.history.len(), "turn_started");
-        let ended = agent::run(&brief, agent::opening(&payload), &host, &tools, say).await;
+        let ended = agent::run(&brief, agent::opening(payload), host, &tools, say).await;
         gate.flush().await;
         tracing::info!(
             component = "runner",

@@ -20,7 +20,7 @@ use zeroize::Zeroizing;
 
 /// Runs turns until the host has no more work, says that the session ends, or a turn asks to be the last.
 pub(super) async fn run(config: Config, url: &str, stop: &Stop) -> Result<(), Fatal> {
-    let link = HttpLink::new(url, config.llm_timeout, None).map_err(|error| Fatal::Client(error.to_string()))?;
+    let link = HttpLink::new(url, config.llm_timeout).map_err(|error| Fatal::Client(error.to_string()))?;
     let link = Arc::new(link);
     let client = tcp::client(Reuse::Pooled, None).map_err(|error| Fatal::Client(error.to_string()))?;
     let mut desk = Desk::new(client, url, config.pod_token.clone());
@@ -109,6 +109,10 @@ impl Desk {
             };
             match asked {
                 Asked::Got(body) => return Some(read(&body)),
+                Asked::TooLarge => {
+                    let max = limits::PAYLOAD_MAX_BYTES;
+                    return Some(Item::Unusable(format!("the work item is larger than {max} bytes")));
+                }
                 Asked::Nothing => {}
                 Asked::Refused(status) => {
                     tracing::warn!(component = "runner", status, "work_refused");
@@ -143,7 +147,7 @@ impl Desk {
                 Ok(Some(chunk)) if body.len() + chunk.len() <= limits::PAYLOAD_MAX_BYTES => {
                     body.extend_from_slice(&chunk)
                 }
-                Ok(Some(_)) => return Asked::Got(Zeroizing::new(Vec::new())),
+                Ok(Some(_)) => return Asked::TooLarge,
                 Ok(None) => return Asked::Got(body),
                 Err(_) => return Asked::Nothing,
             }
@@ -153,6 +157,7 @@ impl Desk {
 
 enum Asked {
     Got(Zeroizing<Vec<u8>>),
+    TooLarge,
     Nothing,
     Refused(u16),
 }
