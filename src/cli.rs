@@ -42,7 +42,7 @@ pub fn main(args: Vec<OsString>, environment: Vec<(OsString, OsString)>) -> u8 {
     if args.first().is_some_and(|word| word == "prompt") {
         return prompt::main_prompt_command(args[1..].iter().cloned());
     }
-    log::start(runner::log_config(&environment));
+    log::start(runner::log_config(args, &environment));
     match runner::read(args, environment) {
         Ok(Request::Run(config)) => runner::main(*config),
         Ok(Request::Help) => print(HELP),

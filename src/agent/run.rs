@@ -9,6 +9,7 @@ use crate::wire::{Action, Block, Content, LlmCall, Message, Role, Usage};
 use futures_util::StreamExt;
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// What stays the same for all rounds of a turn.
 #[derive(Debug, Clone)]
@@ -111,7 +112,10 @@ async fn ask(
     });
     let mut attempts = 0;
     loop {
+        let asked = Instant::now();
         let reply = host.call(&action).await.map_err(Failure::Link)?;
+        let ms = asked.elapsed().as_millis() as u64;
+        tracing::debug!(component = "runner", messages = conversation.len(), ms, "llm_call_result");
         reply.accepted().map_err(Failure::Model)?;
         match reply.chunks() {
             Ok(chunks) => return Ok(Round::new(chunks, brief.max_tokens, ids)),
@@ -135,7 +139,12 @@ async fn execute(calls: &[Call], tools: &Arc<Toolbox>, started: &mut usize, max_
                 Ok(call) => call,
             };
             // A task of its own, so that a panic is this call's result and not the turn's end.
-            match tokio::spawn(async move { tools.invoke(&name, &args).await }).await {
+            let begun = Instant::now();
+            let tool = name.clone();
+            let outcome = tokio::spawn(async move { tools.invoke(&name, &args).await }).await;
+            let ms = begun.elapsed().as_millis() as u64;
+            tracing::debug!(component = "runner", tool = tool.as_str(), ms, "tool_result");
+            match outcome {
                 Ok(text) => text,
                 Err(_) => "Error: the tool failed inside the runner; what it did before that is unknown. Check before \
                            you repeat it."

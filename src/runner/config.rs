@@ -37,8 +37,6 @@ pub struct Config {
     pub model: String,
     /// `--max-tokens`.
     pub max_tokens: u32,
-    /// `--verbose`.
-    pub verbose: bool,
     /// `--proxy-socket`.
     pub proxy_socket: Option<PathBuf>,
     /// From `AX_HOST_URL`, `AX_IPC_LISTEN`, `--ipc-socket` and `AX_IPC_SOCKET`.
@@ -88,7 +86,6 @@ struct Flags {
     ipc_socket: Option<PathBuf>,
     proxy_socket: Option<PathBuf>,
     max_tokens: Option<u32>,
-    verbose: bool,
 }
 
 /// Reads arguments (without the program's name) and environment. Unknown flags and stray words are ignored, the script
@@ -110,7 +107,6 @@ pub fn read(args: &[OsString], environment: Vec<(OsString, OsString)>) -> Result
             "--ipc-socket" => flags.ipc_socket = value().map(PathBuf::from),
             "--proxy-socket" => flags.proxy_socket = value().map(PathBuf::from),
             "--max-tokens" => flags.max_tokens = value().and_then(|text| leading_integer(&text)),
-            "--verbose" => flags.verbose = true,
             _ => {}
         }
     }
@@ -132,7 +128,6 @@ fn configure(flags: Flags, env: Environment) -> Result<Config, Fatal> {
         agent: flags.agent.unwrap_or_else(|| "pi-coding-agent".to_owned()),
         model: flags.model.unwrap_or_else(|| limits::MODEL_DEFAULT.to_owned()),
         max_tokens: flags.max_tokens.unwrap_or(limits::MAX_TOKENS_DEFAULT).min(limits::MAX_TOKENS_MAX),
-        verbose: flags.verbose,
         proxy_socket: flags.proxy_socket,
         transport,
         workspace,
@@ -174,8 +169,8 @@ impl Config {
     }
 }
 
-/// How logs are set up: needed before anything can fail.
-pub fn log_config(environment: &[(OsString, OsString)]) -> LogConfig {
+/// How logs are set up: needed before anything can fail. `--verbose` asks for the lines of `debug`, unless a level is set.
+pub fn log_config(args: &[OsString], environment: &[(OsString, OsString)]) -> LogConfig {
     let env = Environment(environment.to_vec());
     let home = env.text("AX_HOME").or_else(|| env.text("HOME").map(|home| format!("{home}/.ax")));
     let components = env.0.iter().filter_map(|(name, level)| {
@@ -183,7 +178,9 @@ pub fn log_config(environment: &[(OsString, OsString)]) -> LogConfig {
         Some((component, level.to_str()?.to_owned()))
     });
     LogConfig {
-        level: env.text("LOG_LEVEL"),
+        level: env
+            .text("LOG_LEVEL")
+            .or_else(|| args.iter().any(|word| word == "--verbose").then(|| "debug".to_owned())),
         components: components.collect(),
         sync: env.text("LOG_SYNC").as_deref() == Some("1"),
         file: home.map(|home| PathBuf::from(home).join("data/ax.log")),
@@ -238,7 +235,7 @@ mod tests {
             "--verbose",
         ];
         let config = run(&args, &ENV).unwrap();
-        assert_eq!((config.max_tokens, config.verbose), (4096, true));
+        assert_eq!(config.max_tokens, 4096);
         assert_eq!(config.transport, Transport::Connect("/s".into()));
         assert_eq!(config.agent(), Ok(Agent::Pi));
     }
