@@ -17,7 +17,7 @@ use serde_json::Value;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -147,6 +147,7 @@ impl Builder {
             handle,
             directory,
             current: Mutex::new(CancellationToken::new()),
+            listening: Mutex::new(None),
         };
         let host = FakeHost { inside: Arc::new(inside), reading, over, thread: Some(thread) };
         std::fs::create_dir_all(host.workspace().join(".ax/skills"))?;
@@ -167,6 +168,8 @@ pub(crate) struct Inside {
     directory: TempDir,
     /// Ends the listener and all connections.
     current: Mutex<CancellationToken>,
+    /// Disconnected once the listener is closed.
+    listening: Mutex<Option<mpsc::Receiver<()>>>,
 }
 
 impl Inside {
@@ -182,11 +185,16 @@ impl Inside {
     fn open(&self) -> io::Result<()> {
         let _runtime = self.handle.enter();
         let (brain, stop) = (self.brain.clone(), self.current());
+        let (closing, closed) = mpsc::channel::<()>();
         match self.manners.transport {
             Transport::Listen => {}
             Transport::Socket => {
                 let listener = UnixListener::bind(self.socket_path())?;
-                self.handle.spawn(socket::serve(listener, brain, self.manners.clone(), stop));
+                let serving = socket::serve(listener, brain, self.manners.clone(), stop);
+                self.handle.spawn(async move {
+                    serving.await;
+                    drop(closing);
+                });
             }
             Transport::Http => {
                 let address = self.address.get().copied().unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)));
@@ -194,9 +202,14 @@ impl Inside {
                 listener.set_nonblocking(true)?;
                 let _ = self.address.set(listener.local_addr()?);
                 let listener = TcpListener::from_std(listener)?;
-                self.handle.spawn(http::serve(listener, brain, self.http.clone(), stop));
+                let serving = http::serve(listener, brain, self.http.clone(), stop);
+                self.handle.spawn(async move {
+                    serving.await;
+                    drop(closing);
+                });
             }
         }
+        *self.listening.lock().unwrap_or_else(PoisonError::into_inner) = Some(closed);
         Ok(())
     }
 
@@ -405,6 +418,11 @@ impl FakeHost {
     pub fn stop(&self) {
         let mut current = self.inside.current.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *current, CancellationToken::new()).cancel();
+        drop(current);
+        let listening = self.inside.listening.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(listening) = listening {
+            let _ = listening.recv_timeout(Duration::from_secs(2));
+        }
         if self.transport() == Transport::Socket {
             let _ = std::fs::remove_file(self.socket_path());
         }
