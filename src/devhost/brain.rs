@@ -235,7 +235,8 @@ impl Brain {
             let found = checked.meta(key);
             let absent = wanted.is_none() && found.is_none_or(|found| transport == Transport::Http && found.is_empty());
             let fits = absent || found == wanted || (summary && key == "_requestId" && found.is_none());
-            (!fits && !checked.action.is_empty())
+            // Asking for more work belongs to no turn.
+            (!fits && !matches!(checked.action.as_str(), "" | "fetch_work"))
                 .then(|| format!("{key} is {found:?}; the payload's {source} is {wanted:?}"))
         };
         pairs.into_iter().filter_map(wrong).collect()

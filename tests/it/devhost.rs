@@ -393,3 +393,22 @@ fn http_faults() {
     host.restart().unwrap();
     assert_eq!(http(&mut dial(&host), WORK, host.pod_token(), "").unwrap().0, 404);
 }
+
+#[test]
+fn the_runner_end_to_end() {
+    let script = || {
+        Script::json(json!([
+            {"text": "Looking.", "tools": [{"name": "bash", "args": {"command": "echo hi"}}]},
+            {"when": "hi", "text": "done"}]))
+    };
+    for builder in [FakeHost::socket(script()), FakeHost::listen(script()), FakeHost::http(script())] {
+        let host = builder.start();
+        let output = host.runner(env!("CARGO_BIN_EXE_ax-runner")).payload(&host.payload("look")).run();
+        let transport = host.transport();
+        assert_eq!(output.code, Some(0), "{transport:?}: {}", output.stderr);
+        let answer = host.answer().unwrap_or_else(|| output.text());
+        assert_eq!(answer, "Looking.\n\ndone", "{transport:?}: {}", output.stderr);
+        assert_eq!(host.violations(), [], "{transport:?}");
+        assert_eq!(host.requests_of("sandbox_result").len(), 1);
+    }
+}

@@ -1,5 +1,4 @@
 //! The integration tests: one binary, a module a theme.
-mod floors;
 
 #![allow(
     clippy::unwrap_used,
@@ -10,3 +9,4 @@ mod floors;
 )]
 
 mod devhost;
+mod floors;
