@@ -11,7 +11,7 @@ use super::{Answer, Request, Violation};
 use crate::devhost::ask;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -38,6 +38,10 @@ pub(crate) struct State {
     /// The turn's payload, to compare the metadata with.
     expected: Option<Map<String, Value>>,
     catalog: Vec<Value>,
+    /// HTTP: the one slot for work.
+    work: Option<String>,
+    /// HTTP: tokens of turns the host is processing.
+    turns: BTreeSet<String>,
 }
 
 /// The answer to one request, still without its envelope.
@@ -46,6 +50,8 @@ pub(crate) struct Handled {
     pub(crate) msg_id: Option<String>,
     pub(crate) body: Body,
     pub(crate) faults: Vec<Fault>,
+    /// The turn's answer is in.
+    pub(crate) answered: bool,
     ask: Option<Value>,
 }
 
@@ -118,6 +124,32 @@ impl Brain {
         state.catalog = payload["catalog"].as_array().cloned().unwrap_or_default();
     }
 
+    /// Puts an item into the slot for work; an unclaimed one is overwritten (PROTOCOL §4.3).
+    pub(crate) fn push_work(&self, item: String, pod_token: &str) {
+        let payload: Value = serde_json::from_str(&item).unwrap_or_default();
+        let token = payload["ipcToken"].as_str().unwrap_or(pod_token).to_owned();
+        self.expect(&payload);
+        let mut state = self.state();
+        state.turns.insert(token);
+        state.work = Some(item);
+    }
+
+    /// The item in the slot; it stays there if it is to be handed out `again`.
+    pub(crate) fn work(&self, again: bool) -> Option<String> {
+        let mut state = self.state();
+        if again { state.work.clone() } else { state.work.take() }
+    }
+
+    /// Is the host processing the turn of this token?
+    pub(crate) fn open_turn(&self, token: &str) -> bool {
+        self.state().turns.contains(token)
+    }
+
+    /// Every later call of this turn is refused (PROTOCOL §4.1).
+    pub(crate) fn close_turn(&self, token: &str) {
+        self.state().turns.remove(token);
+    }
+
     /// Will a reply have to reset its connection?
     pub(crate) fn resets(&self) -> bool {
         let state = self.state();
@@ -138,13 +170,18 @@ impl Brain {
         let checked = validate::check(raw, transport);
         let mut faults = self.due(&checked.action);
         faults.extend(self.due("*"));
-        let carried_out = !faults.iter().any(Fault::unread);
+        let carried_out = !faults.iter().any(Fault::drops);
         self.record(raw, &checked, connection, carried_out);
         for message in checked.violations.iter().chain(&self.strangers(&checked, transport)) {
             self.violation(&checked.action, message.clone());
         }
-        let mut handled =
-            Handled { msg_id: checked.msg_id.clone(), body: Body::Json("{}".to_owned()), faults, ask: None };
+        let mut handled = Handled {
+            msg_id: checked.msg_id.clone(),
+            body: Body::Json("{}".to_owned()),
+            faults,
+            answered: false,
+            ask: None,
+        };
         if carried_out {
             match &checked.refusal {
                 Some(refusal) => handled.body = Body::Json(refusal.to_string()),
@@ -198,7 +235,8 @@ impl Brain {
             let found = checked.meta(key);
             let absent = wanted.is_none() && found.is_none_or(|found| transport == Transport::Http && found.is_empty());
             let fits = absent || found == wanted || (summary && key == "_requestId" && found.is_none());
-            (!fits && !checked.action.is_empty())
+            // Asking for more work belongs to no turn.
+            (!fits && !matches!(checked.action.as_str(), "" | "fetch_work"))
                 .then(|| format!("{key} is {found:?}; the payload's {source} is {wanted:?}"))
         };
         pairs.into_iter().filter_map(wrong).collect()
@@ -218,6 +256,7 @@ impl Brain {
                 self.emit(&Event::Answer { content: content.clone() });
                 let request_id = checked.meta("_requestId").map(str::to_owned);
                 self.state().answers.push(Answer { content, request_id });
+                handled.answered = true;
                 // The bridge's acknowledgement has no id (PROTOCOL T5).
                 handled.body = match transport {
                     Transport::Listen => Body::Bare(r#"{"ok":true}"#.to_owned()),

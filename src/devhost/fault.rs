@@ -44,18 +44,32 @@ pub enum Fault {
     Reorder,
     /// These bytes instead of the reply's body. `{{msgId}}` stands for the request's id.
     Body(String),
-    /// HTTP: this status with this body instead of 200.
+    /// HTTP: this status with this body, and nothing is carried out.
     Status(u16, String),
+    /// HTTP: a byte of the body so often.
+    DripMs(u64),
     /// HTTP: the reply is written, then the connection closes without having said so.
     StaleAfter,
+    /// HTTP: the reply is written, then the connection is reset.
+    ResetAfter,
     /// HTTP work: the same item is handed out once more.
     DuplicateWork,
 }
 
 impl Fault {
-    /// Is the request dropped before it is carried out?
+    /// Does the connection break before the request counts as read?
     pub(crate) fn unread(&self) -> bool {
         matches!(self, Self::Close(Point::Unread) | Self::Reset(Point::Unread) | Self::Silence(Point::Unread))
+    }
+
+    /// Does the connection break between the request and its reply?
+    pub(crate) fn unanswered(&self) -> bool {
+        matches!(self, Self::Close(Point::Read) | Self::Reset(Point::Read) | Self::Silence(Point::Read))
+    }
+
+    /// Is the request not carried out?
+    pub(crate) fn drops(&self) -> bool {
+        self.unread() || matches!(self, Self::Status(..))
     }
 
     /// How long the reply waits, and whether heartbeats are sent meanwhile.

@@ -5,6 +5,7 @@
 use super::brain::{Brain, State};
 use super::event::Listener;
 use super::fault::Fault;
+use super::http;
 use super::payload;
 use super::policy::Policy;
 use super::runner::Runner;
@@ -14,12 +15,13 @@ use super::validate::Transport;
 use bytes::Bytes;
 use serde_json::Value;
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tempfile::TempDir;
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -68,6 +70,7 @@ pub struct Builder {
     policy: Policy,
     heartbeat: Duration,
     heartbeat_ids: bool,
+    idle: Duration,
     listeners: Vec<Listener>,
     plan: Vec<(String, usize, Fault)>,
 }
@@ -86,6 +89,11 @@ impl Builder {
     /// Leaves the call's id out of heartbeats.
     pub fn anonymous_heartbeats(self) -> Self {
         Self { heartbeat_ids: false, ..self }
+    }
+
+    /// HTTP: closes a connection that was idle for this time; 5 seconds by default, as the host.
+    pub fn idle(self, idle: Duration) -> Self {
+        Self { idle, ..self }
     }
 
     /// Breaks the `nth` (from 1) request of an action. `*` counts all requests; over HTTP a path (`/internal/work`)
@@ -130,7 +138,17 @@ impl Builder {
             heartbeat_ids: self.heartbeat_ids,
             reading: read,
         };
-        let inside = Inside { brain, manners, handle, directory, current: Mutex::new(CancellationToken::new()) };
+        let http = http::Manners { pod_token: format!("pod-{}", payload::request_id()), idle: self.idle };
+        let inside = Inside {
+            brain,
+            manners,
+            http,
+            address: OnceLock::new(),
+            handle,
+            directory,
+            current: Mutex::new(CancellationToken::new()),
+            listening: Mutex::new(None),
+        };
         let host = FakeHost { inside: Arc::new(inside), reading, over, thread: Some(thread) };
         std::fs::create_dir_all(host.workspace().join(".ax/skills"))?;
         std::fs::create_dir_all(host.workspace().join(".ax/policy"))?;
@@ -143,10 +161,15 @@ impl Builder {
 pub(crate) struct Inside {
     pub(crate) brain: Arc<Brain>,
     pub(crate) manners: Manners,
+    pub(crate) http: http::Manners,
+    /// HTTP: where the host listens, kept over a restart.
+    address: OnceLock<SocketAddr>,
     pub(crate) handle: Handle,
     directory: TempDir,
     /// Ends the listener and all connections.
     current: Mutex<CancellationToken>,
+    /// Disconnected once the listener is closed.
+    listening: Mutex<Option<mpsc::Receiver<()>>>,
 }
 
 impl Inside {
@@ -160,13 +183,39 @@ impl Inside {
 
     /// Starts to listen, unless the runner is the one who does.
     fn open(&self) -> io::Result<()> {
-        if self.manners.transport != Transport::Socket {
-            return Ok(());
-        }
         let _runtime = self.handle.enter();
-        let listener = UnixListener::bind(self.socket_path())?;
-        self.handle.spawn(socket::serve(listener, self.brain.clone(), self.manners.clone(), self.current()));
+        let (brain, stop) = (self.brain.clone(), self.current());
+        let (closing, closed) = mpsc::channel::<()>();
+        match self.manners.transport {
+            Transport::Listen => {}
+            Transport::Socket => {
+                let listener = UnixListener::bind(self.socket_path())?;
+                let serving = socket::serve(listener, brain, self.manners.clone(), stop);
+                self.handle.spawn(async move {
+                    serving.await;
+                    drop(closing);
+                });
+            }
+            Transport::Http => {
+                let address = self.address.get().copied().unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)));
+                let listener = std::net::TcpListener::bind(address)?;
+                listener.set_nonblocking(true)?;
+                let _ = self.address.set(listener.local_addr()?);
+                let listener = TcpListener::from_std(listener)?;
+                let serving = http::serve(listener, brain, self.http.clone(), stop);
+                self.handle.spawn(async move {
+                    serving.await;
+                    drop(closing);
+                });
+            }
+        }
+        *self.listening.lock().unwrap_or_else(PoisonError::into_inner) = Some(closed);
         Ok(())
+    }
+
+    /// HTTP: the host's URL.
+    pub(crate) fn url(&self) -> String {
+        self.address.get().map_or_else(String::new, |address| format!("http://{address}"))
     }
 
     /// Dials the runner's socket as the host does: up to 20 tries, 250 ms apart (PROTOCOL §3.9).
@@ -205,6 +254,11 @@ impl FakeHost {
         Self::builder(Transport::Listen, script)
     }
 
+    /// A host that speaks HTTP, as for Kubernetes.
+    pub fn http(script: Script) -> Builder {
+        Self::builder(Transport::Http, script)
+    }
+
     /// A host for any transport.
     pub fn builder(transport: Transport, script: Script) -> Builder {
         Builder {
@@ -213,6 +267,7 @@ impl FakeHost {
             policy: Policy::allow(),
             heartbeat: Duration::from_secs(15),
             heartbeat_ids: true,
+            idle: Duration::from_secs(5),
             listeners: Vec::new(),
             plan: Vec::new(),
         }
@@ -226,6 +281,37 @@ impl FakeHost {
     /// The socket's path: the host's own, or where the runner has to listen.
     pub fn socket_path(&self) -> PathBuf {
         self.inside.socket_path()
+    }
+
+    /// HTTP: the host's URL.
+    pub fn url(&self) -> String {
+        self.inside.url()
+    }
+
+    /// HTTP: the token for `/internal/work`.
+    pub fn pod_token(&self) -> &str {
+        &self.inside.http.pod_token
+    }
+
+    /// HTTP: queues a work item and opens its turn.
+    pub fn push_work(&self, payload: &Value) {
+        self.push_raw_work(&payload.to_string());
+    }
+
+    /// HTTP: queues these bytes; without an `ipcToken` in them the turn's token is the pod's.
+    pub fn push_raw_work(&self, item: &str) {
+        self.inside.brain.push_work(item.to_owned(), self.pod_token());
+    }
+
+    /// HTTP: closes a turn, as the host does when it gives up waiting.
+    pub fn close_turn(&self, token: &str) {
+        self.inside.brain.close_turn(token);
+    }
+
+    /// Waits for the `nth` answer (from 1) by `agent_response`.
+    pub fn wait_answer(&self, nth: usize, limit: Duration) -> Option<Answer> {
+        self.inside.brain.wait(limit, |state| state.answers.len() >= nth);
+        self.inside.brain.state().answers.get(nth - 1).cloned()
     }
 
     /// A workspace with its `.ax`, gone with the host.
@@ -332,6 +418,11 @@ impl FakeHost {
     pub fn stop(&self) {
         let mut current = self.inside.current.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *current, CancellationToken::new()).cancel();
+        drop(current);
+        let listening = self.inside.listening.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(listening) = listening {
+            let _ = listening.recv_timeout(Duration::from_secs(2));
+        }
         if self.transport() == Transport::Socket {
             let _ = std::fs::remove_file(self.socket_path());
         }

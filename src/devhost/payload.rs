@@ -38,12 +38,14 @@ pub(crate) fn for_message(message: &str, transport: Transport) -> Value {
     });
     if transport == Transport::Http {
         payload["ipcToken"] = format!("turn-{}", request_id()).into();
+        // A pod would otherwise wait ten minutes for more.
+        payload["singleTurn"] = true.into();
     }
     payload
 }
 
 /// Distinct within this process and unlikely to repeat across processes; nothing depends on more.
-fn request_id() -> String {
+pub(crate) fn request_id() -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NEXT: AtomicU32 = AtomicU32::new(1);
     let count = NEXT.fetch_add(1, Ordering::Relaxed);

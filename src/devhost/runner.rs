@@ -101,10 +101,15 @@ impl Runner {
         self
     }
 
-    /// The work, and the metadata that its requests must carry.
+    /// The work, and the metadata that its requests must carry. Over HTTP it is queued, otherwise it goes to stdin.
     pub fn payload(mut self, payload: &Value) -> Self {
-        self.inside.brain.expect(payload);
-        self.payload = payload.to_string().into_bytes();
+        match self.inside.manners.transport {
+            Transport::Http => self.inside.brain.push_work(payload.to_string(), &self.inside.http.pod_token),
+            _ => {
+                self.inside.brain.expect(payload);
+                self.payload = payload.to_string().into_bytes();
+            }
+        }
         self
     }
 
@@ -164,7 +169,7 @@ impl Runner {
         Ok(Running { pid, done, abandoned, over })
     }
 
-    /// What docker's or Apple's provider sets (PROTOCOL §1.7, §1.8), with paths of this machine.
+    /// What the provider sets (PROTOCOL §1.7–1.9), with paths of this machine.
     fn provided(&self) -> BTreeMap<OsString, OsString> {
         let ipc = self.inside.socket_path();
         let scratch = ipc.with_file_name("scratch");
@@ -172,17 +177,28 @@ impl Runner {
         path.push(":");
         path.push(std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into()));
         let mut environment: BTreeMap<OsString, OsString> = BTreeMap::from([
-            ("AX_IPC_SOCKET".into(), ipc.clone().into()),
             ("AX_WORKSPACE".into(), self.workspace.clone().into()),
             ("PATH".into(), path),
             ("npm_config_cache".into(), scratch.join("npm-cache").into()),
             ("XDG_CACHE_HOME".into(), scratch.join("cache").into()),
             ("AX_HOME".into(), scratch.join("agent").into()),
-            ("AX_WEB_PROXY_SOCKET".into(), ipc.with_file_name("web-proxy.sock").into()),
         ]);
-        if self.inside.manners.transport == Transport::Listen {
-            environment.insert("AX_IPC_LISTEN".into(), "1".into());
-        }
+        let http = &self.inside.http;
+        let more: Vec<(&str, OsString)> = match self.inside.manners.transport {
+            Transport::Http => vec![
+                ("AX_HOST_URL", self.inside.url().into()),
+                ("AX_IPC_TOKEN", http.pod_token.clone().into()),
+                ("LOG_LEVEL", "warn".into()),
+                ("POD_NAME", "ax-sandbox-dev".into()),
+            ],
+            transport => {
+                let socket = ("AX_IPC_SOCKET", ipc.clone().into());
+                let proxy = ("AX_WEB_PROXY_SOCKET", ipc.with_file_name("web-proxy.sock").into());
+                let listen = (transport == Transport::Listen).then(|| ("AX_IPC_LISTEN", "1".into()));
+                [socket, proxy].into_iter().chain(listen).collect()
+            }
+        };
+        environment.extend(more.into_iter().map(|(name, value)| (name.into(), value)));
         environment
     }
 }

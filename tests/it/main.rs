@@ -1,4 +1,12 @@
 //! The integration tests: one binary, a module a theme.
-mod floors;
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a test panics with what is wrong, prints what it skips, and starts what it needs"
+)]
 
 mod devhost;
+mod floors;
