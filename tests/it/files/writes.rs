@@ -1,6 +1,6 @@
 use super::child;
 use super::*;
-use nix::mount::{MsFlags, mount};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::stat::{Mode, umask};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -182,6 +182,7 @@ fn on_a_small_device() {
     place.write("new", "x").fails_with("read-only file system");
     place.write("d/new", "x").fails_with("read-only file system");
     assert_eq!(place.bytes("f"), b"fits");
+    umount2(place.root(), MntFlags::MNT_DETACH).unwrap();
 }
 
 #[test]
