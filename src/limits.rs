@@ -159,6 +159,8 @@ pub const SEARCH_RESULTS_MAX: usize = 10_000;
 
 // --- skills and prompt (PROTOCOL §9, §10) ----------------------------------------------------------------------------
 
+/// Bytes of a SKILL.md's frontmatter. A YAML parser is not given more: anchors make small documents large.
+pub const FRONTMATTER_MAX_BYTES: usize = 64 * 1024;
 /// Tokens of the model's context as the prompt's budget counts (PROTOCOL §10.1).
 pub const CONTEXT_WINDOW_TOKENS: usize = 200_000;
 /// Tokens the prompt leaves for the model's answer (PROTOCOL §10.3).

@@ -4,6 +4,7 @@ pub mod arguments;
 pub mod catalog;
 mod fields;
 pub mod forward;
+pub mod skill;
 pub mod skill_write;
 
 use crate::wire::Report;
@@ -34,4 +35,9 @@ pub struct Finished {
     pub text: String,
     /// For the host's audit log.
     pub report: Option<Report>,
+}
+
+/// Text on one line, for messages that must not break out of theirs.
+pub(crate) fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
