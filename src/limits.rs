@@ -122,10 +122,14 @@ pub const LINKS_FOLLOWED_MAX: usize = 40;
 pub const PATH_STEPS_MAX: usize = 20_000;
 /// Bytes of one file name.
 pub const NAME_MAX_BYTES: usize = 255;
-/// Largest file `read_file` and `edit_file` open; more would not fit the container's memory beside its copy.
+/// Largest file `edit_file` opens, since more would not fit the container's memory beside its copies; and how far into a
+/// file `read_file` looks for lines.
 pub const FILE_MAX_BYTES: u64 = 32 * 1024 * 1024;
-/// Bytes of content one `read_file` returns, so that its JSON stays under [`TOOL_RESULT_MAX_UNITS`].
+/// Bytes of content one `read_file` returns; one file must not fill the conversation.
 pub const READ_MAX_BYTES: usize = 100_000;
+/// UTF-16 units that content takes in the result's JSON, where a control character grows sixfold; what is missing to
+/// [`TOOL_RESULT_MAX_UNITS`] is room for the notes.
+pub const READ_MAX_UNITS: usize = TOOL_RESULT_MAX_UNITS - 4_000;
 
 // --- the life (PROTOCOL §1.10–1.12) ----------------------------------------------------------------------------------
 

@@ -2,10 +2,14 @@
 
 pub mod arguments;
 pub mod catalog;
+pub mod edit_file;
 mod fields;
+mod file_result;
 pub mod forward;
+pub mod read_file;
 pub mod skill;
 pub mod skill_write;
+pub mod write_file;
 
 use crate::wire::Report;
 
