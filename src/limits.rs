@@ -27,6 +27,8 @@ pub const PAYLOAD_MAX_BYTES: usize = 64 * 1024 * 1024;
 pub const PAYLOAD_QUIET: Duration = Duration::from_secs(1);
 /// No end of input and no complete payload within this time ends the start with an error.
 pub const PAYLOAD_DEADLINE: Duration = Duration::from_secs(120);
+/// Longest wait for standard input before a cancellation is looked at.
+pub const STDIN_POLL: Duration = Duration::from_millis(50);
 
 // --- host limits on fields (PROTOCOL §14) ----------------------------------------------------------------------------
 
@@ -113,6 +115,27 @@ pub const OUTPUT_HEAD_BYTES: usize = 50_000;
 pub const OUTPUT_TAIL_BYTES: usize = 50_000;
 /// Longest single argument given to `execve`; the kernel refuses 131,072 bytes and more.
 pub const ARGUMENT_MAX_BYTES: usize = 120_000;
+/// Output read at once: the capacity of a pipe.
+pub const PIPE_CHUNK_BYTES: usize = 65_536;
+/// Pause after each [`PIPE_CHUNK_BYTES`] of what a background process still prints. It must be read, or the process
+/// would stop or die; without a pause one that prints without end would keep the runner busy.
+pub const DISCARD_PAUSE: Duration = Duration::from_millis(10);
+/// Parents followed upwards to learn whose descendant a process is. A deeper one is found once those above it are gone;
+/// without a bound a chain of thousands would make each look at `/proc` quadratic.
+pub const PROCESS_DEPTH_MAX: usize = 128;
+/// Passes of SIGSTOP before those found are killed. A storm of forks needs several; without a bound a process that
+/// wakes its siblings would keep the pass going.
+pub const STOP_PASSES_MAX: usize = 16;
+/// First and longest pause between two sweeps that kill: short for the usual case, where one sweep is enough.
+pub const SWEEP_PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(20)];
+/// Time a keeper gets to notice that nothing is left below it before it is ended too.
+pub const KEEPER_GRACE: Duration = Duration::from_millis(200);
+/// Ended processes a keeper takes before it looks whether it has something to tell.
+pub const REAP_BATCH: usize = 64;
+/// Looks at an ended child that its owner has not taken yet before the reaper searches behind it.
+pub const REAP_CHECKS: usize = 3;
+/// Pause between two such looks, and between two looks at a keeper that is just ending.
+pub const REAP_PAUSE: Duration = Duration::from_millis(2);
 
 // --- files -----------------------------------------------------------------------------------------------------------
 
@@ -142,12 +165,14 @@ pub const SHUTDOWN: Duration = Duration::from_millis(1800);
 
 // --- the tool catalogue (PROTOCOL §7, §14) ---------------------------------------------------------------------------
 
+/// Tools in one `llm_call` (PROTOCOL §14).
+pub const LLM_TOOLS_MAX: usize = 200;
 /// UTF-16 units of a tool's description (PROTOCOL §14).
 pub const TOOL_DESCRIPTION_MAX_UNITS: usize = 10_000;
 /// Characters of a tool name that every model provider accepts; the host's own limit is wider.
 pub const TOOL_NAME_PROVIDER_MAX: usize = 64;
-/// Catalog entries offered as tools of their own: the host takes 200 tools, fifteen are the runner's.
-pub const DIRECT_TOOLS_MAX: usize = 185;
+/// Catalog entries offered as tools of their own: fifteen of the host's number are the runner's.
+pub const DIRECT_TOOLS_MAX: usize = LLM_TOOLS_MAX - 15;
 /// Bytes of JSON these may take, so that a large catalog does not fill the HTTP body before the conversation does.
 pub const DIRECT_TOOLS_MAX_BYTES: usize = 256 * 1024;
 /// Silence after which `bash` is given up where the host runs it (PROTOCOL §7).

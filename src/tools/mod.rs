@@ -1,12 +1,16 @@
 //! The tools: a verb a file; arguments in, result out. They know neither the model nor the socket.
 
 pub mod arguments;
+#[cfg(target_os = "linux")]
+pub mod bash;
 pub mod catalog;
 pub mod edit_file;
 mod fields;
 mod file_result;
 pub mod forward;
 pub mod read_file;
+#[cfg(target_os = "linux")]
+pub mod registry;
 pub mod skill;
 pub mod skill_write;
 pub mod write_file;
