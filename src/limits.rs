@@ -233,12 +233,14 @@ pub const BASH_FORWARDED_TIMEOUT: Duration = Duration::from_secs(180);
 pub const SPILL_THRESHOLD_BYTES: u64 = 20_480;
 /// Where they go: inside the workspace, since `read_file` and `grep` reach nothing else.
 pub const SPILL_DIRECTORY: &str = ".ax/tmp";
+/// Tools in one `llm_call` (PROTOCOL §14).
+pub const LLM_TOOLS_MAX: usize = 200;
 /// UTF-16 units of a tool's description (PROTOCOL §14).
 pub const TOOL_DESCRIPTION_MAX_UNITS: usize = 10_000;
 /// Characters of a tool name that every model provider accepts; the host's own limit is wider.
 pub const TOOL_NAME_PROVIDER_MAX: usize = 64;
-/// Catalog entries offered as tools of their own: the host takes 200 tools, fifteen are the runner's.
-pub const DIRECT_TOOLS_MAX: usize = 185;
+/// Catalog entries offered as tools of their own: fifteen of the host's number are the runner's.
+pub const DIRECT_TOOLS_MAX: usize = LLM_TOOLS_MAX - 15;
 /// Bytes of JSON these may take, so that a large catalog does not fill the HTTP body before the conversation does.
 pub const DIRECT_TOOLS_MAX_BYTES: usize = 256 * 1024;
 
@@ -253,6 +255,8 @@ pub const SEARCH_RESULTS_MAX: usize = 10_000;
 
 // --- skills and prompt (PROTOCOL §9, §10) ----------------------------------------------------------------------------
 
+/// Bytes of a SKILL.md's frontmatter. A YAML parser is not given more: anchors make small documents large.
+pub const FRONTMATTER_MAX_BYTES: usize = 64 * 1024;
 /// Tokens of the model's context as the prompt's budget counts (PROTOCOL §10.1).
 pub const CONTEXT_WINDOW_TOKENS: usize = 200_000;
 /// Tokens the prompt leaves for the model's answer (PROTOCOL §10.3).

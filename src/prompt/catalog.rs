@@ -2,8 +2,8 @@
 
 use super::PromptInput;
 use super::budget::{Module, Otherwise};
-use super::skills::one_line;
 use crate::tools::catalog::{Offer, offer};
+use crate::tools::one_line;
 use crate::wire::CatalogEntry;
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -2,6 +2,7 @@
 
 use super::PromptInput;
 use super::budget::{Module, Otherwise};
+use crate::tools::one_line;
 use crate::wire::SkillInfo;
 
 const CREATION: &str = "### Writing a skill
@@ -60,9 +61,4 @@ fn line(skill: &SkillInfo) -> String {
         }
     }
     line + "\n"
-}
-
-/// Descriptions are written by others: a line break must not start a heading of the prompt.
-pub(super) fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -3,6 +3,8 @@
 pub mod arguments;
 pub mod bash;
 mod breaker;
+#[cfg(target_os = "linux")]
+pub mod bash;
 pub mod catalog;
 pub mod edit_file;
 mod fields;
@@ -14,6 +16,11 @@ mod toolbox;
 pub mod write_file;
 
 pub use toolbox::{Toolbox, Turn};
+#[cfg(target_os = "linux")]
+pub mod registry;
+pub mod skill;
+pub mod skill_write;
+pub mod write_file;
 
 use crate::wire::Report;
 
@@ -43,4 +50,9 @@ pub struct Finished {
     pub text: String,
     /// For the host's audit log.
     pub report: Option<Report>,
+}
+
+/// Text on one line, for messages that must not break out of theirs.
+pub(crate) fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,6 +1,15 @@
 //! `skill_write` (PROTOCOL §9): renders, checks and writes a whole SKILL.md.
 
-use super::fields::{Field, Kind, optional, required};
+use super::fields::{self, Field, Kind, optional, required};
+use super::skill::{Skill, SkillError, guard_skill_md, is_skill_md, parse, render};
+use super::{Finished, arguments};
+use crate::gate::{Approved, Proposal};
+use crate::wire::{Approve, Operation, Report, ToolSpec};
+use crate::workspace::{Fingerprint, RelPath, Workspace};
+use crate::{limits, text};
+use serde_json::json;
+
+const NAME: &str = "skill_write";
 
 /// What the model reads.
 pub(super) const DESCRIPTION: &str = "Create or replace a skill: writes `.ax/skills/<name>/SKILL.md` as a whole from these fields. The only proper way to author a SKILL.md: it renders the frontmatter and checks it, and nothing is written if a field is wrong. To change a skill, read its SKILL.md first and send everything it should contain. A new or changed skill works once an administrator has approved it.";
@@ -54,3 +63,78 @@ pub(super) const FIELDS: &[Field] = &[
     ),
     required("body", Kind::Text(100_000), "The Markdown after the frontmatter: how to use the skill."),
 ];
+
+/// A call that passed every check and waits for the host.
+#[derive(Debug)]
+pub struct Call {
+    path: String,
+    target: RelPath,
+    content: String,
+    before: Fingerprint,
+}
+
+/// The tool as it is offered.
+pub fn spec() -> ToolSpec {
+    ToolSpec { name: NAME.to_owned(), description: DESCRIPTION.to_owned(), parameters: fields::schema(FIELDS) }
+}
+
+impl Call {
+    /// Renders the file, reads it back and applies the guard; the error is for the model and nothing was asked or written.
+    pub fn prepare(raw: Option<&str>, ws: &Workspace, session_id: Option<&str>) -> Result<Self, String> {
+        let given = arguments::object(NAME, raw).map_err(|error| error.to_string())?;
+        let checked = fields::check(FIELDS, given).map_err(|fault| format!("{NAME}: {fault}"))?;
+        let skill: Skill = arguments::typed(NAME, checked).map_err(|error| error.to_string())?;
+        let content = rendered(&skill)?;
+        let path = format!(".ax/skills/{}/SKILL.md", skill.name);
+        let target = ws.path(&path).map_err(|error| error.to_string())?;
+        if !is_skill_md(target.as_path()) {
+            return Err(format!(
+                "{NAME}: field `name` must name a directory below .ax/skills; received \"{}\"",
+                skill.name
+            ));
+        }
+        let (old, before) = match ws.fingerprint(&target) {
+            Ok(Fingerprint::Absent) => (None, Fingerprint::Absent),
+            Ok(_) => {
+                let (old, before) = ws.read(&target, limits::FILE_MAX_BYTES).map_err(|error| error.to_string())?;
+                (Some(old), before)
+            }
+            Err(error) => return Err(error.to_string()),
+        };
+        guard_skill_md(target.as_path(), old.as_deref(), content.as_bytes(), session_id)?;
+        Ok(Self { path, target, content, before })
+    }
+}
+
+/// The file's text, read back: what the host would refuse is refused here, and what a reader would understand is what was
+/// said.
+fn rendered(skill: &Skill) -> Result<String, String> {
+    let refusal = |error: SkillError| {
+        format!(
+            "SKILL.md validation failed for `{}`: {error}. Nothing was written. Frequent mistakes: `envName` that is not UPPER_SNAKE_CASE; a URL that is not https; `domains` with a scheme, port or path; `authType: oauth` without `oauth`; an empty description.",
+            skill.name
+        )
+    };
+    let content = render(skill).map_err(refusal)?;
+    parse(&content).map_err(refusal)?;
+    Ok(content)
+}
+
+impl Proposal for Call {
+    fn approve(&self) -> Approve {
+        Approve { content: Some(self.content.clone()), ..Approve::path(Operation::Write, self.path.clone()) }
+    }
+}
+
+/// Writes the file.
+pub fn run(call: Approved<Call>, ws: &Workspace) -> Finished {
+    let call = call.into_inner();
+    let written = ws
+        .write_atomic(&call.target, call.content.as_bytes(), &call.before)
+        .map_err(|error| format!("Error writing SKILL.md: {error}"));
+    let text = match &written {
+        Ok(()) => json!({"written": true, "path": call.path, "bytes": text::units(&call.content)}),
+        Err(error) => json!({"error": error}),
+    };
+    Finished { text: text.to_string(), report: Some(Report::path(Operation::Write, call.path, written)) }
+}
