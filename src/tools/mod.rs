@@ -3,24 +3,18 @@
 pub mod arguments;
 pub mod bash;
 mod breaker;
-#[cfg(target_os = "linux")]
-pub mod bash;
 pub mod catalog;
 pub mod edit_file;
 mod fields;
 mod file_result;
 pub mod forward;
 pub mod read_file;
+pub mod skill;
 pub mod skill_write;
 mod toolbox;
 pub mod write_file;
 
 pub use toolbox::{Toolbox, Turn};
-#[cfg(target_os = "linux")]
-pub mod registry;
-pub mod skill;
-pub mod skill_write;
-pub mod write_file;
 
 use crate::wire::Report;
 

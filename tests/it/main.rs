@@ -9,8 +9,5 @@
 )]
 
 mod devhost;
-mod floors;
-// The lint's own exception for tests does not reach their helpers.
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
 mod files;
+mod floors;
