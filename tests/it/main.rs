@@ -11,3 +11,7 @@
 mod devhost;
 mod files;
 mod floors;
+mod link;
+mod start;
+mod support;
+mod turn;
