@@ -11,3 +11,4 @@
 mod devhost;
 mod files;
 mod floors;
+mod life;
