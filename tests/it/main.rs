@@ -1,1 +1,4 @@
 //! The integration tests: one binary, a module a theme.
+
+#[cfg(target_os = "linux")]
+mod processes;
