@@ -246,7 +246,8 @@ impl Drop for Call {
     }
 }
 
-/// Waits until the shell has ended or its keeper has.
+/// Waits until the shell has ended or its keeper has. Copies the value out of its guard, which must not live across an
+/// await.
 async fn settled(progress: &mut watch::Receiver<Progress>) -> Progress {
     let settled = progress.wait_for(|progress| progress.exited.is_some() || progress.gone).await;
     // An error means that the listener is gone, and so is the runtime.

@@ -1,7 +1,5 @@
 //! Commands and their processes, attacked: what outlives the shell, leaves its group, floods, dies or lies.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
 use ax_runner::gate::{Approved, Gate};
 use ax_runner::link::{BoxFuture, CallContext, CallError, Host, HostLink};
 use ax_runner::os::{self, ChildEnv, End, Shell};
@@ -124,7 +122,6 @@ fn alone(name: &str, test: impl Future<Output = ()>) {
 }
 
 /// This test binary, to run one test of this module.
-#[allow(clippy::disallowed_methods)]
 fn myself(name: &str) -> std::process::Command {
     let mut command = std::process::Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", &format!("processes::{name}"), "--nocapture", "--test-threads=1"]);
@@ -976,7 +973,6 @@ fn children() -> String {
     format!("/proc/self/task/{}/children", std::process::id())
 }
 
-#[allow(clippy::disallowed_methods)]
 fn bare(program: &str) -> std::process::Command {
     std::process::Command::new(program)
 }
