@@ -12,3 +12,5 @@ mod devhost;
 mod files;
 mod floors;
 mod life;
+#[cfg(target_os = "linux")]
+mod processes;
