@@ -11,9 +11,11 @@ use super::transcript::Transcript;
 use super::{audit, payload, tour};
 use serde_json::Value;
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
 /// Runs; `true` if every turn ended with an answer and no rule was broken.
 pub(super) fn run(options: &Options) -> Result<bool, String> {
@@ -27,6 +29,7 @@ pub(super) fn run(options: &Options) -> Result<bool, String> {
     if options.print {
         return print(options, &make(&host).payload(&host.payload(tour::MESSAGE))).map(|()| true);
     }
+    hand_over(options, &host)?;
     transcript.say(&format!("workspace {}", workspace.display()));
     let mut session = Session::new(&host, &transcript, Box::new(make))?;
     let mut good = true;
@@ -38,7 +41,8 @@ pub(super) fn run(options: &Options) -> Result<bool, String> {
             }
         }
         Turns::Typed => {
-            while let Some(message) = typed()? {
+            let typed = Typed::start();
+            while let Some(message) = typed.next(&session)? {
                 good &= show(session.turn(Turn::Message(message), false))?;
             }
         }
@@ -47,7 +51,8 @@ pub(super) fn run(options: &Options) -> Result<bool, String> {
     transcript.summary();
     let violations = host.violations();
     if !violations.is_empty() {
-        transcript.complain(&format!("{} broken; the run has failed:", violations.len()));
+        transcript
+            .complain(&format!("rules of the protocol were broken ({}), so the run has failed:", violations.len()));
         violations
             .iter()
             .for_each(|violation| transcript.complain(&format!("  {}: {}", violation.action, violation.message)));
@@ -77,16 +82,36 @@ fn turns(options: &Options) -> Result<Turns, String> {
     Ok(Turns::Listed(messages.into_iter().map(Turn::Message).collect()))
 }
 
-/// One message from the terminal; `None` at the end of input.
-fn typed() -> Result<Option<String>, String> {
-    loop {
-        let _ = write!(io::stderr(), "you> ");
-        let mut line = String::new();
-        match io::stdin().read_line(&mut line) {
-            Ok(0) => return Ok(None),
-            Ok(_) if line.trim().is_empty() => {}
-            Ok(_) => return Ok(Some(line.trim_end_matches(['\r', '\n']).to_owned())),
-            Err(error) => return Err(format!("the message cannot be read: {error}")),
+/// Messages from the terminal, read on a thread of its own so that ctrl-C is noticed while nobody types.
+struct Typed(mpsc::Receiver<io::Result<String>>);
+
+impl Typed {
+    fn start() -> Self {
+        let (lines, typed) = mpsc::sync_channel(1);
+        std::thread::spawn(move || {
+            for line in io::stdin().lines() {
+                if lines.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Self(typed)
+    }
+
+    /// The next one; `None` at the end of input or when the session is interrupted.
+    fn next(&self, session: &Session<'_>) -> Result<Option<String>, String> {
+        if io::stdin().is_terminal() {
+            let _ = write!(io::stderr(), "you> ");
+        }
+        loop {
+            match self.0.recv_timeout(Duration::from_millis(100)) {
+                Ok(Ok(line)) if line.trim().is_empty() => {}
+                Ok(Ok(line)) => return Ok(Some(line)),
+                Ok(Err(error)) => return Err(format!("the message cannot be read: {error}")),
+                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                Err(RecvTimeoutError::Timeout) if session.interrupted() => return Ok(None),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
         }
     }
 }
@@ -155,6 +180,30 @@ fn runner(options: &Options, program: &[OsString], workspace: &Path, host: &Fake
     };
     let image = std::env::var(variable).unwrap_or_else(|_| "ax/agent:latest".to_owned());
     host.command(program.to_vec()).provider(provider, image).workspace(workspace).verbose(options.verbose)
+}
+
+/// The image's user has uid 1000. What root made for it must belong to it; a directory the user named is left alone.
+fn hand_over(options: &Options, host: &FakeHost) -> Result<(), String> {
+    let engine = matches!(options.provider, Some(Provider::Docker | Provider::Podman));
+    if !engine || !nix::unistd::geteuid().is_root() {
+        return Ok(());
+    }
+    let mut directories = vec![host.directory()];
+    if options.workspace.is_none() {
+        directories.push(host.workspace());
+    }
+    let owned = directories.iter().try_for_each(|directory| owned_by_agent(directory));
+    owned.map_err(|error| format!("the container's directories cannot be given to uid 1000: {error}"))
+}
+
+fn owned_by_agent(path: &Path) -> io::Result<()> {
+    std::os::unix::fs::lchown(path, Some(1000), Some(1000))?;
+    if path.symlink_metadata()?.is_dir() {
+        for entry in std::fs::read_dir(path)? {
+            owned_by_agent(&entry?.path())?;
+        }
+    }
+    Ok(())
 }
 
 fn print(options: &Options, runner: &Runner) -> Result<(), String> {

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -95,6 +95,10 @@ impl Runner {
     /// Starts it through a provider, in this image.
     pub fn provider(mut self, provider: Provider, image: impl Into<String>) -> Self {
         self.launch.provider = provider;
+        if provider == Provider::K8s {
+            // Seen from a pod, the host is a service of its cluster.
+            "http://ax-host.default.svc".clone_into(&mut self.launch.http.0);
+        }
         self.launch.image = image.into();
         self
     }
@@ -167,7 +171,10 @@ impl Runner {
     /// Starts.
     pub fn spawn(self) -> io::Result<Running> {
         let vector = self.vector();
-        let mut command = Command::new(&vector.program);
+        // A child changes its directory first; a relative path is meant from here.
+        let program = Path::new(&vector.program);
+        let relative = program.is_relative() && program.components().count() > 1;
+        let mut command = if relative { Command::new(std::path::absolute(program)?) } else { Command::new(program) };
         command.args(&vector.arguments);
         if self.launch.provider == Provider::Process {
             command.env_clear().current_dir(&self.launch.workspace);

@@ -31,9 +31,10 @@ pub(super) struct Session<'a> {
     transcript: &'a Transcript,
     make: Make<'a>,
     history: Vec<Value>,
-    session_id: Option<Value>,
     answers: usize,
     living: Option<Running>,
+    /// The runner knows that no turn follows.
+    told_last: bool,
     interrupted: Interrupt,
 }
 
@@ -46,11 +47,16 @@ impl<'a> Session<'a> {
             transcript,
             make,
             history: Vec::new(),
-            session_id: None,
             answers: 0,
             living: None,
+            told_last: false,
             interrupted,
         })
+    }
+
+    /// Was the session interrupted?
+    pub(super) fn interrupted(&self) -> bool {
+        self.interrupted.happened()
     }
 
     /// One turn: its answer, or `None` if it has none.
@@ -73,8 +79,9 @@ impl<'a> Session<'a> {
     /// Ends the runner that lives on; `false` if it ended badly.
     pub(super) fn end(&mut self) -> bool {
         let Some(running) = self.living.take() else { return !self.interrupted.happened() };
-        // A last turn ends its runner; one that waits for more is told to stop.
-        if !self.interrupted.happened() && !self.ended_soon(&running) {
+        // After its last turn a runner ends by itself; one that waits for more is told to stop.
+        let ends = self.told_last && self.ended_soon(&running);
+        if !self.interrupted.happened() && !ends {
             running.signal(super::Signal::SIGTERM);
             let output = running.wait();
             return self.went_well(&output, true);
@@ -99,11 +106,8 @@ impl<'a> Session<'a> {
         };
         let mut payload = self.host.payload(&message);
         payload["history"] = self.history.clone().into();
-        payload["singleTurn"] = (last && self.host.transport() == Transport::Http).into();
-        match &self.session_id {
-            Some(id) => payload["sessionId"] = id.clone(),
-            None => self.session_id = Some(payload["sessionId"].clone()),
-        }
+        self.told_last = last && self.host.transport() == Transport::Http;
+        payload["singleTurn"] = self.told_last.into();
         (payload.to_string().into_bytes(), Some(message))
     }
 
