@@ -1,1 +1,3 @@
 //! The operating system: the only place with `unsafe`.
+
+pub mod privileges;
