@@ -121,24 +121,31 @@ impl Holdings {
     }
 }
 
-/// Empties every capability set, becomes `identity` without supplementary groups, and sets `no_new_privs`; then checks.
+/// What to do about the bounding set, which only `CAP_SETPCAP` can empty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bounding {
+    /// Empty it or fail.
+    Empty,
+    /// Leave it. For a start without any capability: with `no_new_privs` nothing can draw on it.
+    Leave,
+}
+
+/// Empties the capability sets, becomes `identity` without supplementary groups, and sets `no_new_privs`; then checks.
 /// `None` keeps the user and group.
-pub fn drop_all(identity: Option<Identity>) -> Result<(), DropError> {
+pub fn drop_all(identity: Option<Identity>, bounding: Bounding) -> Result<(), DropError> {
     single_thread()?;
     let step = |step, remedy| move |error: String| DropError::Step { step, errno: error, remedy };
     let setpcap = "add the SETPCAP capability, or start without capabilities";
-    caps::clear(None, CapSet::Ambient)
-        .map_err(|e| e.to_string())
-        .map_err(step("clearing the ambient set", setpcap))?;
-    empty_bounding().map_err(|e| e.to_string()).map_err(step("emptying the bounding set", setpcap))?;
+    caps::clear(None, CapSet::Ambient).map_err(|e| e.to_string()).map_err(step("clearing the ambient set", setpcap))?;
+    if bounding == Bounding::Empty {
+        empty_bounding().map_err(|e| e.to_string()).map_err(step("emptying the bounding set", setpcap))?;
+    }
     if let Some(Identity { uid, gid }) = identity {
         let setgid = "add the SETGID capability, or start as that user";
         let setuid = "add the SETUID capability, or start as that user";
         let (user, group) = (Uid::from_raw(uid), Gid::from_raw(gid));
         become_group(group).map_err(|e| e.to_string()).map_err(step("switching the group", setgid))?;
-        unistd::setresuid(user, user, user)
-            .map_err(|e| e.to_string())
-            .map_err(step("switching the user", setuid))?;
+        unistd::setresuid(user, user, user).map_err(|e| e.to_string()).map_err(step("switching the user", setuid))?;
     }
     for set in [CapSet::Inheritable, CapSet::Effective, CapSet::Permitted] {
         caps::clear(None, set).map_err(|e| e.to_string()).map_err(step("clearing a capability set", setpcap))?;
@@ -146,12 +153,15 @@ pub fn drop_all(identity: Option<Identity>) -> Result<(), DropError> {
     prctl::set_no_new_privs()
         .map_err(|e| e.to_string())
         .map_err(step("setting no_new_privs", "use a kernel that has it (3.5 or later)"))?;
-    check(identity)
+    check(identity, bounding)
 }
 
 /// Asks the kernel whether the drop holds, and tries to undo it.
-fn check(identity: Option<Identity>) -> Result<(), DropError> {
-    let holdings = Holdings::read().map_err(|errno| DropError::Left(format!("it cannot be read: {errno}")))?;
+fn check(identity: Option<Identity>, bounding: Bounding) -> Result<(), DropError> {
+    let mut holdings = Holdings::read().map_err(|errno| DropError::Left(format!("it cannot be read: {errno}")))?;
+    if bounding == Bounding::Leave {
+        holdings.sets.iter_mut().filter(|(name, _)| *name == "bounding").for_each(|(_, mask)| *mask = 0);
+    }
     let excess = holdings.excess(identity);
     if !excess.is_empty() {
         return Err(DropError::Left(excess));
@@ -270,18 +280,14 @@ fn socket_filter(architecture: &str) -> Result<BpfProgram, String> {
     let target = architecture.try_into().map_err(text)?;
     // EPERM, not a signal: programs that probe for such a socket go on without it.
     let refuse = SeccompAction::Errno(libc::EPERM as u32);
-    SeccompFilter::new(rules, SeccompAction::Allow, refuse, target)
-        .and_then(BpfProgram::try_from)
-        .map_err(text)
+    SeccompFilter::new(rules, SeccompAction::Allow, refuse, target).and_then(BpfProgram::try_from).map_err(text)
 }
 
 /// Lets the child start with no signal blocked, whatever its parent blocks.
 pub fn unblock_signals_in_child(command: &mut Command) {
     // SAFETY: between fork and exec the closure makes one async-signal-safe call on a set that lives on its own stack.
     unsafe {
-        command.pre_exec(|| {
-            nix::sys::signal::SigSet::empty().thread_set_mask().map_err(std::io::Error::from)
-        });
+        command.pre_exec(|| nix::sys::signal::SigSet::empty().thread_set_mask().map_err(std::io::Error::from));
     }
 }
 

@@ -15,7 +15,8 @@ fn nothing_held() -> Holdings {
 #[test]
 fn each_single_leftover_is_named() {
     assert_eq!(nothing_held().excess(Some(AGENT)), "");
-    let spoilers: [(&str, fn(&mut Holdings)); 9] = [
+    type Spoil = fn(&mut Holdings);
+    let spoilers: [(&str, Spoil); 9] = [
         ("uids", |h| h.uids[2] = 0),
         ("gids", |h| h.gids[1] = 0),
         ("supplementary groups", |h| h.groups = vec![1000, 27]),
@@ -44,9 +45,13 @@ fn a_group_that_is_the_own_one_is_no_excess() {
 fn the_kernel_and_the_status_file_agree() {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
     let holdings = Holdings::read().unwrap();
-    for (field, set) in
-        [("CapInh:", "inheritable"), ("CapPrm:", "permitted"), ("CapEff:", "effective"), ("CapBnd:", "bounding"), ("CapAmb:", "ambient")]
-    {
+    for (field, set) in [
+        ("CapInh:", "inheritable"),
+        ("CapPrm:", "permitted"),
+        ("CapEff:", "effective"),
+        ("CapBnd:", "bounding"),
+        ("CapAmb:", "ambient"),
+    ] {
         let line = status.lines().find(|line| line.starts_with(field)).unwrap();
         let mask = u64::from_str_radix(line[field.len()..].trim(), 16).unwrap();
         assert_eq!(holdings.set(set), mask, "{field}");
@@ -55,7 +60,7 @@ fn the_kernel_and_the_status_file_agree() {
 
 #[test]
 fn a_process_with_threads_is_refused() {
-    let result = std::thread::spawn(|| drop_all(None)).join().unwrap();
+    let result = std::thread::spawn(|| drop_all(None, Bounding::Empty)).join().unwrap();
     assert!(matches!(result, Err(DropError::Threads(_))), "{result:?}");
 }
 
