@@ -270,4 +270,27 @@ pub const CHARS_PER_TOKEN: usize = 4;
 
 // --- the image's entrypoint (DESIGN §5) ------------------------------------------------------------------------------
 
+/// Largest policy file; a larger one is a mistaken path.
+pub const POLICY_MAX_BYTES: u64 = 1024 * 1024;
+/// Destinations in one policy; more cannot be reviewed by anybody.
+pub const POLICY_DESTINATIONS_MAX: usize = 256;
+/// Addresses all names of a policy may resolve to; a hostile zone could otherwise fill the rule set.
+pub const POLICY_ADDRESSES_MAX: usize = 1024;
+/// Time for resolving the names of a policy. Set-up as a whole has to end within ten seconds.
+pub const RESOLVE_DEADLINE: Duration = Duration::from_secs(4);
+/// Time for one run of `nft`; one that hangs must not hold the container between started and closed.
+pub const NFT_DEADLINE: Duration = Duration::from_secs(4);
+/// Output kept from one run of `nft`.
+pub const NFT_OUTPUT_MAX_BYTES: usize = 4 * 1024 * 1024;
+/// Time for one probe of a destination that must be refused. A refusal is immediate; silence counts as closed.
+pub const PROBE_DEADLINE: Duration = Duration::from_millis(500);
+/// As PID 1, from the first forwarded signal to the final one.
+pub const INIT_GRACE: Duration = Duration::from_millis(1500);
+/// Largest environment file.
+pub const ENV_FILE_MAX_BYTES: u64 = 1024 * 1024;
+/// Files copied into a home directory; a seed with more is a mistaken path.
+pub const SEED_FILES_MAX: usize = 2000;
+/// Largest file copied into a home directory.
+pub const SEED_FILE_MAX_BYTES: u64 = 4 * 1024 * 1024;
+
 // --- the development host --------------------------------------------------------------------------------------------
