@@ -27,7 +27,7 @@ mod tree;
 #[cfg(target_os = "linux")]
 mod watch;
 
-pub use basics::die_now;
+pub use basics::{die_now, replace};
 pub use environment::{ChildEnv, RefusedName};
 pub use stdin::{StdinError, read_stdin};
 
