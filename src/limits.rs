@@ -140,6 +140,30 @@ pub const SHUTDOWN: Duration = Duration::from_millis(1800);
 
 // --- web proxy, certificates, credentials (PROTOCOL §11) -------------------------------------------------------------
 
+/// Tunnels through the web proxy bridge at once. One more is told so; without a cap an agent could use up the runner's
+/// descriptors and with them its link to the host.
+pub const BRIDGE_TUNNELS_MAX: usize = 256;
+/// A tunnel in which no byte moves for this long is closed: a peer that vanished would hold its place for ever. Longer
+/// than the pauses of event streams and of long polling.
+pub const BRIDGE_IDLE: Duration = Duration::from_secs(15 * 60);
+/// The same once one side has finished sending: what is left is at most one answer.
+pub const BRIDGE_HALF_CLOSED_IDLE: Duration = Duration::from_secs(5 * 60);
+/// Bytes one direction of a tunnel holds; memory is at most twice this for each tunnel.
+pub const BRIDGE_BUFFER_BYTES: usize = 32 * 1024;
+/// Pause before another try when the host's socket has no room in its queue or the runner no free descriptor.
+pub const BRIDGE_RETRY_PAUSE: Duration = Duration::from_millis(20);
+/// Time for reading the request that is answered with an error. An unread request would turn the close into a reset,
+/// and the client would never see the answer.
+pub const BRIDGE_REFUSAL: Duration = Duration::from_secs(2);
+/// Bytes read of such a request.
+pub const BRIDGE_REFUSAL_BYTES: usize = 1024 * 1024;
+/// Wait for the tunnels' tasks when the bridge stops.
+pub const BRIDGE_STOP: Duration = Duration::from_secs(1);
+/// Largest certificate file we read or write; the system's bundle has a quarter of a megabyte.
+pub const CA_BUNDLE_MAX_BYTES: u64 = 8 * 1024 * 1024;
+/// Shorter values are not searched for in texts: blotting out every `1` would make logs unreadable.
+pub const REDACT_MIN_BYTES: usize = 6;
+
 // --- git (PROTOCOL §12) ----------------------------------------------------------------------------------------------
 
 // --- the image's entrypoint (DESIGN §5) ------------------------------------------------------------------------------
