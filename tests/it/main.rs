@@ -1,1 +1,2 @@
 //! The integration tests: one binary, a module a theme.
+mod net;
