@@ -310,7 +310,6 @@ fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-#[allow(clippy::disallowed_methods)]
 fn own_test(name: &str) -> std::process::Output {
     let program = std::env::current_exe().unwrap();
     std::process::Command::new(program).args(["--exact", name, "--ignored", "--nocapture"]).output().unwrap()
@@ -327,7 +326,6 @@ pub(crate) fn have(program: &str, test: &str) -> bool {
 }
 
 /// A client as a tool child has it: nothing in its environment but PATH and the turn's variables.
-#[allow(clippy::disallowed_methods)]
 fn child(program: &str, net: &TurnNet, home: &Path) -> tokio::process::Command {
     let mut command = tokio::process::Command::new(program);
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", home);
@@ -373,7 +371,6 @@ struct Proxy {
     socket: PathBuf,
 }
 
-#[allow(clippy::disallowed_methods)]
 async fn tinyproxy(directory: &TempDir) -> Proxy {
     let port = {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
