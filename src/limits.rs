@@ -192,6 +192,9 @@ pub const SIDECAR_REPLY_MAX_BYTES: usize = 64 * 1024;
 pub const SIDECAR_CONNECTIONS_MAX: usize = 16;
 /// Time for a request to arrive whole at the sidecar.
 pub const SIDECAR_REQUEST_DEADLINE: Duration = Duration::from_secs(10);
+/// Time a sidecar that is told to end has for the work under way: its repository goes with the pod, so what is not pushed
+/// by then is lost. Less than the 30 s a pod has by default.
+pub const SIDECAR_FINISH: Duration = Duration::from_secs(20);
 /// Time for the host's verdict on a commit.
 pub const VALIDATE_DEADLINE: Duration = Duration::from_secs(30);
 /// UTF-16 units of the diff in `validate_commit` (PROTOCOL §14).

@@ -87,6 +87,13 @@ pub fn find_git() -> Result<PathBuf, GitError> {
         .ok_or(GitError::Missing)
 }
 
+/// The name of the remote that is given by URL. Not `origin`: a second URL under that name would be pushed to as well.
+const REMOTE: &str = "ax";
+
+/// Left behind by a git that was killed. Nobody else works on a repository of ours, so they are never in use when a new
+/// piece of work begins, and each would make all later work fail.
+const LOCKS: [&str; 5] = ["index.lock", "HEAD.lock", "config.lock", "packed-refs.lock", "refs/heads/main.lock"];
+
 /// A repository and the way to run git on it.
 #[derive(Clone)]
 pub struct Git {
@@ -94,27 +101,29 @@ pub struct Git {
     environment: Vec<(OsString, OsString)>,
     /// Texts that must not be shown: user name and password of the remote.
     hidden: Vec<Secret>,
+    git_dir: PathBuf,
     work_tree: PathBuf,
+    remote: &'static str,
 }
 
 /// What a command said and how it ended.
 #[derive(Debug)]
-pub(super) struct Output {
-    pub(super) code: i32,
-    pub(super) stdout: Vec<u8>,
-    pub(super) stderr: String,
+pub(crate) struct Output {
+    pub(crate) code: i32,
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: String,
 }
 
 impl Output {
     /// The first line of what it printed.
-    pub(super) fn line(&self) -> String {
+    pub(crate) fn line(&self) -> String {
         String::from_utf8_lossy(&self.stdout).lines().next().unwrap_or_default().trim().to_owned()
     }
 }
 
 impl Git {
-    /// Git on `git_dir` with `work_tree`. `remote` becomes the only remote, `origin`; `extra` is added to the environment
-    /// (proxy and certificates).
+    /// Git on `git_dir` with `work_tree`. `remote` is the URL of the remote; without it the repository's own `origin` is
+    /// used. `extra` is added to the environment (proxy and certificates).
     pub fn new(
         program: PathBuf,
         git_dir: &Path,
@@ -124,7 +133,7 @@ impl Git {
     ) -> Self {
         let mut forced: Vec<(&str, &str)> = FORCED.to_vec();
         if let Some(url) = remote {
-            forced.push(("remote.origin.url", url));
+            forced.push(("remote.ax.url", url));
         }
         let mut environment: Vec<(OsString, OsString)> = extra.iter().map(|(k, v)| (k.into(), v.into())).collect();
         let count = forced.len().to_string();
@@ -154,7 +163,8 @@ impl Git {
         put("GIT_DIR", git_dir.as_os_str());
         put("GIT_WORK_TREE", work_tree.as_os_str());
         let hidden = remote.map(user_info).unwrap_or_default();
-        Self { program, environment, hidden, work_tree: work_tree.to_owned() }
+        let remote = if remote.is_some() { REMOTE } else { "origin" };
+        Self { program, environment, hidden, git_dir: git_dir.to_owned(), work_tree: work_tree.to_owned(), remote }
     }
 
     /// The same with one more variable.
@@ -163,9 +173,18 @@ impl Git {
         self
     }
 
-    /// The directory whose files are kept.
-    pub fn work_tree(&self) -> &Path {
-        &self.work_tree
+    /// Where commits go to and come from.
+    pub(super) fn remote(&self) -> &'static str {
+        self.remote
+    }
+
+    /// Removes what an earlier, killed git left in the way. Only for the sole user of the repository.
+    pub(crate) fn clear_locks(&self) {
+        for lock in LOCKS {
+            if std::fs::remove_file(self.git_dir.join(lock)).is_ok() {
+                tracing::warn!(component = "git", lock, "git_lock_removed");
+            }
+        }
     }
 
     /// Runs a command that must succeed.
@@ -178,7 +197,7 @@ impl Git {
     }
 
     /// The error for a command that was expected to succeed.
-    pub(super) fn failure(&self, arguments: &[&str], code: i32, words: &str) -> GitError {
+    pub(crate) fn failure(&self, arguments: &[&str], code: i32, words: &str) -> GitError {
         GitError::Failed { command: name(arguments), code, words: words.to_owned() }
     }
 

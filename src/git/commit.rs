@@ -76,7 +76,7 @@ impl Git {
             "--no-write-fetch-head",
             "--prune",
             "--no-recurse-submodules",
-            "origin",
+            self.remote(),
             &refspec,
         ];
         self.ok(&arguments).await?;
@@ -224,7 +224,7 @@ impl Git {
     async fn push(&self, refspec: &str, options: &[&str]) -> Result<Push, GitError> {
         let mut arguments = vec!["push", "--porcelain", "--no-verify", "--no-signed", "--recurse-submodules=no"];
         arguments.extend(options);
-        arguments.extend(["origin", refspec]);
+        arguments.extend([self.remote(), refspec]);
         let output = match self.run(&arguments, None).await {
             Ok(output) => output,
             // The commit is safe here; the remote gets it with the next turn.

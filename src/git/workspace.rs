@@ -59,6 +59,7 @@ impl Workspace {
     }
 
     async fn pull(&self) -> Result<(), GitError> {
+        self.git.clear_locks();
         let local = self.take_over().await?;
         match self.git.fetch().await {
             Ok(remote) => self.bring_in(local, remote).await?,
@@ -93,6 +94,7 @@ impl Workspace {
     }
 
     async fn try_save(&self) -> Result<Save, GitError> {
+        self.git.clear_locks();
         let base = self.take_over().await?;
         self.git.stage(base.as_deref()).await?;
         let made = self.git.commit(base.as_deref()).await?;

@@ -3,3 +3,4 @@
 
 mod git;
 mod net;
+mod sidecar;
