@@ -27,6 +27,8 @@ pub const PAYLOAD_MAX_BYTES: usize = 64 * 1024 * 1024;
 pub const PAYLOAD_QUIET: Duration = Duration::from_secs(1);
 /// No end of input and no complete payload within this time ends the start with an error.
 pub const PAYLOAD_DEADLINE: Duration = Duration::from_secs(120);
+/// Longest wait for standard input before a cancellation is looked at.
+pub const STDIN_POLL: Duration = Duration::from_millis(50);
 
 // --- host limits on fields (PROTOCOL §14) ----------------------------------------------------------------------------
 
@@ -70,19 +72,64 @@ pub const AGENT_TIMEOUT: Duration = Duration::from_secs(600);
 /// Pauses before each attempt to reconnect (PROTOCOL §3.8).
 pub const RECONNECT_PAUSES: [Duration; 3] =
     [Duration::from_millis(500), Duration::from_millis(1000), Duration::from_millis(2000)];
+/// After a failed round of reconnecting, calls fail at once for this long: those that queued behind it would otherwise
+/// each wait for a round of their own.
+pub const RECONNECT_COOLDOWN: Duration = Duration::from_secs(5);
 /// Time for one connect to a Unix socket: a listener whose backlog is full would block for ever.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Frames waiting for the writer. More senders than this wait; memory stays bounded when the host stops reading.
 pub const SEND_QUEUE_FRAMES: usize = 32;
 
+// --- HTTP (PROTOCOL §4) ----------------------------------------------------------------------------------------------
+
+/// Time for an ordinary call: there are no heartbeats, and slow catalog tools need minutes (PROTOCOL T20).
+pub const HTTP_CALL_TIMEOUT: Duration = Duration::from_secs(300);
+/// Time to deliver an answer of up to 1 MiB.
+pub const HTTP_ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Silence inside a reply's body after which the connection counts as lost.
+pub const HTTP_BODY_SILENCE: Duration = Duration::from_secs(30);
+/// Idle connections are closed before a Node server does it after 5 s (PROTOCOL §4.1).
+pub const HTTP_IDLE: Duration = Duration::from_secs(4);
+/// Idle connections kept: parallel tools reuse them.
+pub const HTTP_IDLE_CONNECTIONS: usize = 4;
+/// Attempts to connect again before a call fails.
+pub const HTTP_CONNECT_RETRIES: usize = 3;
+/// Repetitions of a call the host was too busy for.
+pub const HTTP_BUSY_RETRIES: u32 = 3;
+/// Pause before the first of them; doubled each time.
+pub const HTTP_BUSY_PAUSE: Duration = Duration::from_millis(500);
+/// Longest `Retry-After` that is honoured; more would outlast the turn.
+pub const HTTP_RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
+/// UTF-16 units of an error body that are passed on.
+pub const HTTP_ERROR_BODY_UNITS: usize = 200;
+/// Time for one request for work (PROTOCOL §4.3).
+pub const WORK_POLL_TIMEOUT: Duration = Duration::from_secs(10);
+/// One wait for work; as many empty ones as `AX_MAX_IDLE_POLLS` end the process (PROTOCOL §4.3, §5.1).
+pub const WORK_WAIT: Duration = Duration::from_secs(300);
+/// Pause between two requests for work while a follow-up is likely, so that a warm turn starts at once.
+pub const WORK_PAUSE_WARM: Duration = Duration::from_millis(200);
+/// How long after an answer that is.
+pub const WORK_WARM: Duration = Duration::from_secs(60);
+/// Pause between two requests for work otherwise (PROTOCOL §4.3).
+pub const WORK_PAUSE: Duration = Duration::from_secs(2);
+/// Request ids remembered: the host queues the same work again after a timeout (PROTOCOL T17).
+pub const REQUEST_IDS_REMEMBERED: usize = 256;
+
 // --- the turn (PROTOCOL §6) ------------------------------------------------------------------------------------------
 
 /// `maxTokens` when the command line gives none (PROTOCOL §1.1).
 pub const MAX_TOKENS_DEFAULT: u32 = 8192;
+/// Largest `maxTokens` the host takes (PROTOCOL §14).
+pub const MAX_TOKENS_MAX: u32 = 200_000;
 /// Model id when the command line gives none; the host ignores it (PROTOCOL §1.1, §6.1).
 pub const MODEL_DEFAULT: &str = "claude-sonnet-4-5-20250929";
 /// Tool calls that run in one turn (PROTOCOL §6.7).
 pub const TOOL_CALLS_MAX: usize = 50;
+/// Model calls in one turn. Every one but the last has at least one tool call, so a turn that ends by itself stays under
+/// it; a model that answers every refusal with another call does not.
+pub const LLM_ROUNDS_MAX: usize = TOOL_CALLS_MAX + 20;
+/// Pieces of text on their way to stdout: each round says at most two, and the runner two more.
+pub const ANSWER_PIECES: usize = 2 * LLM_ROUNDS_MAX + 2;
 /// Consecutive failures after which a forwarded tool is refused for the rest of the turn (PROTOCOL §6.7).
 pub const BREAKER_FAILURES: u32 = 3;
 /// Tool calls of one reply that run at the same time. All are answered; more than this wait, so that a reply with
@@ -92,6 +139,8 @@ pub const TOOL_CALLS_PARALLEL: usize = 16;
 pub const LLM_MALFORMED_RETRIES: u32 = 1;
 /// Time pending reports get before the answer is sent without them.
 pub const REPORT_FLUSH: Duration = Duration::from_secs(5);
+/// The same when the turn was cancelled: the process has to end within [`SHUTDOWN`].
+pub const REPORT_FLUSH_STOPPED: Duration = Duration::from_millis(300);
 /// Reports under way at once; the tools wait beyond it instead of piling them up.
 pub const REPORTS_PENDING_MAX: usize = 64;
 
@@ -113,30 +162,107 @@ pub const OUTPUT_HEAD_BYTES: usize = 50_000;
 pub const OUTPUT_TAIL_BYTES: usize = 50_000;
 /// Longest single argument given to `execve`; the kernel refuses 131,072 bytes and more.
 pub const ARGUMENT_MAX_BYTES: usize = 120_000;
+/// Output read at once: the capacity of a pipe.
+pub const PIPE_CHUNK_BYTES: usize = 65_536;
+/// Pause after each [`PIPE_CHUNK_BYTES`] of what a background process still prints. It must be read, or the process
+/// would stop or die; without a pause one that prints without end would keep the runner busy.
+pub const DISCARD_PAUSE: Duration = Duration::from_millis(10);
+/// Parents followed upwards to learn whose descendant a process is. A deeper one is found once those above it are gone;
+/// without a bound a chain of thousands would make each look at `/proc` quadratic.
+pub const PROCESS_DEPTH_MAX: usize = 128;
+/// Passes of SIGSTOP before those found are killed. A storm of forks needs several; without a bound a process that
+/// wakes its siblings would keep the pass going.
+pub const STOP_PASSES_MAX: usize = 16;
+/// First and longest pause between two sweeps that kill: short for the usual case, where one sweep is enough.
+pub const SWEEP_PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(20)];
+/// Time a keeper gets to notice that nothing is left below it before it is ended too.
+pub const KEEPER_GRACE: Duration = Duration::from_millis(200);
+/// Ended processes a keeper takes before it looks whether it has something to tell.
+pub const REAP_BATCH: usize = 64;
+/// Looks at an ended child that its owner has not taken yet before the reaper searches behind it.
+pub const REAP_CHECKS: usize = 3;
+/// Pause between two such looks, and between two looks at a keeper that is just ending.
+pub const REAP_PAUSE: Duration = Duration::from_millis(2);
 
 // --- files -----------------------------------------------------------------------------------------------------------
 
 /// Symbolic links followed while one path is resolved; the kernel's own number.
 pub const LINKS_FOLLOWED_MAX: usize = 40;
+/// Directories opened while one path is resolved; links that go up and down could take minutes otherwise.
+pub const PATH_STEPS_MAX: usize = 20_000;
 /// Bytes of one file name.
 pub const NAME_MAX_BYTES: usize = 255;
-/// Largest file `read_file` and `edit_file` open; more would not fit the container's memory beside its copy.
+/// Largest file `edit_file` opens, since more would not fit the container's memory beside its copies; and how far into a
+/// file `read_file` looks for lines.
 pub const FILE_MAX_BYTES: u64 = 32 * 1024 * 1024;
-/// Bytes of content one `read_file` returns, so that its JSON stays under [`TOOL_RESULT_MAX_UNITS`].
+/// Bytes of content one `read_file` returns; one file must not fill the conversation.
 pub const READ_MAX_BYTES: usize = 100_000;
+/// UTF-16 units that content takes in the result's JSON, where a control character grows sixfold; what is missing to
+/// [`TOOL_RESULT_MAX_UNITS`] is room for the notes.
+pub const READ_MAX_UNITS: usize = TOOL_RESULT_MAX_UNITS - 4_000;
 
 // --- the life (PROTOCOL §1.10–1.12) ----------------------------------------------------------------------------------
 
+/// Empty waits for work before the process ends, when `AX_MAX_IDLE_POLLS` gives no number (PROTOCOL §1.2).
+pub const IDLE_POLLS: u32 = 2;
+/// The git sidecar's port when `AX_GIT_SIDECAR_PORT` gives none (PROTOCOL §1.2).
+pub const SIDECAR_PORT: u16 = 9099;
 /// Wait for `<workspace>/.ax` (PROTOCOL §1.11).
 pub const WORKSPACE_WAIT: Duration = Duration::from_secs(30);
 /// Pause between two looks at it (PROTOCOL §1.11).
 pub const WORKSPACE_POLL: Duration = Duration::from_millis(200);
+/// Threads for file work: enough for the calls that run side by side, few enough for a small container.
+pub const BLOCKING_THREADS: usize = 16;
+/// Idle time after which such a thread ends.
+pub const BLOCKING_THREAD_IDLE: Duration = Duration::from_secs(5);
 /// From the first SIGTERM to the end of the process (DESIGN §4.12).
 pub const SHUTDOWN: Duration = Duration::from_millis(1800);
 
+// --- logs (PROTOCOL §13) ---------------------------------------------------------------------------------------------
+
+/// Lines waiting to be written; more are dropped, since a host that does not read must not stop the turn.
+pub const LOG_QUEUE_LINES: usize = 1024;
+/// Wait for room on stderr for the last line of a failing process.
+pub const LAST_WORDS: Duration = Duration::from_millis(200);
+
+// --- the tool catalogue (PROTOCOL §7, §14) ---------------------------------------------------------------------------
+
+/// Silence after which `bash` is given up where the host runs it (PROTOCOL §7).
+pub const BASH_FORWARDED_TIMEOUT: Duration = Duration::from_secs(180);
+/// Bytes of a catalog tool's result that go to a file, when the payload does not say (PROTOCOL §7.2).
+pub const SPILL_THRESHOLD_BYTES: u64 = 20_480;
+/// Where they go: inside the workspace, since `read_file` and `grep` reach nothing else.
+pub const SPILL_DIRECTORY: &str = ".ax/tmp";
+/// Tools in one `llm_call` (PROTOCOL §14).
+pub const LLM_TOOLS_MAX: usize = 200;
+/// UTF-16 units of a tool's description (PROTOCOL §14).
+pub const TOOL_DESCRIPTION_MAX_UNITS: usize = 10_000;
+/// Characters of a tool name that every model provider accepts; the host's own limit is wider.
+pub const TOOL_NAME_PROVIDER_MAX: usize = 64;
+/// Catalog entries offered as tools of their own: fifteen of the host's number are the runner's.
+pub const DIRECT_TOOLS_MAX: usize = LLM_TOOLS_MAX - 15;
+/// Bytes of JSON these may take, so that a large catalog does not fill the HTTP body before the conversation does.
+pub const DIRECT_TOOLS_MAX_BYTES: usize = 256 * 1024;
+
 // --- search (PROTOCOL §7, §8.3) --------------------------------------------------------------------------------------
 
+/// UTF-16 units of a search pattern (PROTOCOL §14).
+pub const GREP_PATTERN_MAX_UNITS: usize = 10_000;
+/// Lines of context around a match (PROTOCOL §14).
+pub const GREP_CONTEXT_MAX_LINES: usize = 20;
+/// Results one search may ask for (PROTOCOL §14).
+pub const SEARCH_RESULTS_MAX: usize = 10_000;
+
 // --- skills and prompt (PROTOCOL §9, §10) ----------------------------------------------------------------------------
+
+/// Bytes of a SKILL.md's frontmatter. A YAML parser is not given more: anchors make small documents large.
+pub const FRONTMATTER_MAX_BYTES: usize = 64 * 1024;
+/// Tokens of the model's context as the prompt's budget counts (PROTOCOL §10.1).
+pub const CONTEXT_WINDOW_TOKENS: usize = 200_000;
+/// Tokens the prompt leaves for the model's answer (PROTOCOL §10.3).
+pub const PROMPT_OUTPUT_RESERVE_TOKENS: usize = 4096;
+/// Characters that count as one token in every estimate (PROTOCOL §10.3).
+pub const CHARS_PER_TOKEN: usize = 4;
 
 // --- web proxy, certificates, credentials (PROTOCOL §11) -------------------------------------------------------------
 

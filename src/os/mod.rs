@@ -1,1 +1,39 @@
 //! The operating system: the only place with `unsafe`.
+//!
+//! Everything that starts a process, signals one, reaps one or changes what the kernel lets this process do is here, so
+//! that a reader who wants to judge those parts reads one room. What runs on Linux only is marked; the rest is portable
+//! Unix, for the development host.
+
+mod basics;
+mod environment;
+mod stdin;
+
+#[cfg(target_os = "linux")]
+mod harden;
+#[cfg(target_os = "linux")]
+mod keeper;
+#[cfg(target_os = "linux")]
+mod keeper_child;
+#[cfg(target_os = "linux")]
+mod known;
+#[cfg(target_os = "linux")]
+mod output;
+#[cfg(target_os = "linux")]
+mod script;
+#[cfg(target_os = "linux")]
+mod shell;
+#[cfg(target_os = "linux")]
+mod tree;
+#[cfg(target_os = "linux")]
+mod watch;
+
+pub use basics::die_now;
+pub use environment::{ChildEnv, RefusedName};
+pub use stdin::{StdinError, read_stdin};
+
+#[cfg(target_os = "linux")]
+pub use harden::{HardenError, close_inherited, harden};
+#[cfg(target_os = "linux")]
+pub use known::{Known, adopt_orphans};
+#[cfg(target_os = "linux")]
+pub use shell::{End, Ended, Shell, StartError};

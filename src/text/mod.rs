@@ -1,7 +1,15 @@
-//! Text as the host counts and the model reads it: lengths in UTF-16 units, cuts that never split a character.
+//! Text as the host counts and the model reads it: lengths in UTF-16 units, cuts that never split a character, and literal
+//! replacement that leaves everything else alone.
 
 mod head_tail;
+mod json;
+mod lines;
+mod replace;
 mod utf16;
+mod utf8;
 
 pub use head_tail::HeadTail;
+pub use json::{cut_json, elide_json, json_units};
+pub use replace::{NoEdit, Replaced, is_utf16, replace};
+pub use utf8::whole_end;
 pub use utf16::{cut_units, units};

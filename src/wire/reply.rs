@@ -58,6 +58,20 @@ impl Reply {
         }
     }
 
+    /// The answer's fields, envelope keys included. Lone surrogates become U+FFFD: a tool's answer carries other people's
+    /// text. `None` when the answer is not a JSON object or names a key twice at the top.
+    pub fn fields(&self) -> Option<serde_json::Map<String, serde_json::Value>> {
+        Envelope::read(&self.0)?;
+        #[derive(Deserialize)]
+        struct Status {
+            #[serde(default, rename = "ok")]
+            _ok: Option<serde_json::Value>,
+        }
+        self.read::<Status>().ok()?;
+        let text = std::str::from_utf8(&self.0).ok()?;
+        serde_json::from_str(&super::surrogates::repair(text)).ok()
+    }
+
     /// Decodes the answer, a JSON object, as `T`; a duplicate key is an error, so that two readers cannot read it differently.
     pub fn read<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
         object(&self.0)

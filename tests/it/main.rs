@@ -1,6 +1,16 @@
 //! The integration tests: one binary, a module a theme.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, clippy::print_stdout)]
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a test panics with what is wrong, prints what it skips, and starts what it needs"
+)]
+
+mod devhost;
+mod files;
+mod floors;
 mod git;
 mod net;
 mod sidecar;

@@ -1,0 +1,242 @@
+//! What runs after the fork: the keeper, and the shell up to its exec.
+//!
+//! The fork is of a process with threads, any of which may have held a lock at that moment. So there is one rule here:
+//! **system calls only** – no allocation, no lock, nothing of the standard library that might do either, no panic. Both
+//! entry points are `extern "C"`, so that a panic in spite of that aborts instead of running the runner's code twice.
+#![allow(unsafe_code)]
+
+use super::keeper::{Record, Stage};
+use super::tree;
+use crate::limits;
+use libc::{c_char, c_int, pid_t};
+use std::ptr;
+
+/// All that the children need, made before the fork.
+pub(super) struct Plan<'a> {
+    /// Paths of bash; the first that exists is executed. Ends in a null, like the other two.
+    pub(super) programs: &'a [*const c_char],
+    pub(super) argv: &'a [*const c_char],
+    pub(super) envp: &'a [*const c_char],
+    pub(super) null: c_int,
+    pub(super) output: c_int,
+    pub(super) status: c_int,
+    pub(super) control: c_int,
+    pub(super) workspace: c_int,
+}
+
+/// Forks by the bare system call: the C library's `fork` runs handlers and takes locks.
+///
+/// # Safety
+/// In the child only what this module allows itself may be done, until exec or `_exit`.
+pub(super) unsafe fn fork() -> pid_t {
+    const ZERO: libc::c_long = 0;
+    // SAFETY: with no flags but the exit signal and no stack of its own, `clone` is `fork` on every architecture,
+    // whatever the order of the remaining arguments: they are all zero. A process number fits `pid_t`.
+    unsafe { libc::syscall(libc::SYS_clone, libc::c_long::from(libc::SIGCHLD), ZERO, ZERO, ZERO, ZERO) as pid_t }
+}
+
+/// The keeper's life. Born with every signal blocked, and they stay so: only SIGKILL and SIGSTOP reach it.
+pub(super) extern "C" fn keeper(plan: &Plan<'_>) -> ! {
+    // SAFETY: all calls take integers or pointers into the plan and this frame, which outlive them.
+    unsafe {
+        libc::setsid();
+        libc::prctl(libc::PR_SET_NAME, c"ax-keeper".as_ptr());
+        if libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0 {
+            fail(plan, Stage::Subreaper);
+        }
+        // The shell's three descriptors, in place before it is forked.
+        libc::dup2(plan.null, 0);
+        libc::dup2(plan.output, 1);
+        libc::dup2(plan.output, 2);
+        close_all_but([plan.status, plan.control, plan.workspace]);
+        wake_on_child();
+        let shell_pid = fork();
+        if shell_pid == 0 {
+            shell(plan);
+        }
+        if shell_pid < 0 {
+            fail(plan, Stage::Fork);
+        }
+        // Holding the output pipe would keep it from ever ending.
+        libc::dup2(0, 1);
+        libc::dup2(0, 2);
+        libc::close(plan.workspace);
+        attend(plan, shell_pid)
+    }
+}
+
+/// From fork to exec.
+extern "C" fn shell(plan: &Plan<'_>) -> ! {
+    // SAFETY: as above; the argument lists end in a null. All our other descriptors are close-on-exec.
+    unsafe {
+        libc::setsid();
+        let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        libc::setrlimit(libc::RLIMIT_CORE, &none);
+        default_signals();
+        if libc::fchdir(plan.workspace) != 0 {
+            fail(plan, Stage::Directory);
+        }
+        for program in plan.programs.iter().filter(|program| !program.is_null()) {
+            libc::execve(*program, plan.argv.as_ptr(), plan.envp.as_ptr());
+            if errno() != libc::ENOENT {
+                break;
+            }
+        }
+        fail(plan, Stage::Exec)
+    }
+}
+
+/// Waits until nothing is left below, or until the runner is gone.
+unsafe fn attend(plan: &Plan<'_>, shell_pid: pid_t) -> ! {
+    // SAFETY: the set and the poll entry live in this frame.
+    unsafe {
+        let mut mask: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut mask);
+        libc::sigdelset(&mut mask, libc::SIGCHLD);
+        let mut shell_status = None;
+        let mut told = false;
+        loop {
+            let left = reap(shell_pid, &mut shell_status);
+            if let Some(status) = shell_status.filter(|_| !told) {
+                say(plan, Record::Exited { status, alone: left == Left::Nothing });
+                told = true;
+            }
+            if left == Left::Nothing {
+                say(plan, Record::Clean);
+                libc::_exit(0);
+            }
+            let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+            let wait = if left == Left::Ended { &raw const at_once } else { ptr::null() };
+            let mut control = libc::pollfd { fd: plan.control, events: 0, revents: 0 };
+            // The only moment in which SIGCHLD is let in, so none can be missed between the look and the wait.
+            if libc::ppoll(&mut control, 1, wait, &mask) > 0 {
+                end_all();
+            }
+        }
+    }
+}
+
+/// What `reap` left behind.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Left {
+    Nothing,
+    Running,
+    /// Perhaps more that has ended.
+    Ended,
+}
+
+/// Takes the status of what has ended: a batch, so that a storm of dying orphans cannot delay the report for long. Any
+/// child may be taken here: all are this call's.
+unsafe fn reap(shell_pid: pid_t, shell_status: &mut Option<c_int>) -> Left {
+    for _ in 0..limits::REAP_BATCH {
+        let mut status = 0;
+        // SAFETY: `status` is writable memory of this frame.
+        match unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) } {
+            0 => return Left::Running,
+            -1 => return Left::Nothing,
+            pid if pid == shell_pid => *shell_status = Some(status),
+            _ => {}
+        }
+    }
+    Left::Ended
+}
+
+/// The runner is gone: ends everything below, then itself. There is nobody left to report to.
+unsafe fn end_all() -> ! {
+    let pause = libc::timespec { tv_sec: 0, tv_nsec: 2_000_000 };
+    // SAFETY: system calls on memory of this frame.
+    unsafe {
+        let own = libc::getpid();
+        loop {
+            tree::sweep(own, 0, |_| true);
+            let mut status = 0;
+            loop {
+                match libc::waitpid(-1, &mut status, libc::WNOHANG) {
+                    0 => break,
+                    -1 => libc::_exit(0),
+                    _ => {}
+                }
+            }
+            libc::nanosleep(&pause, ptr::null_mut());
+        }
+    }
+}
+
+/// Tells the runner. If it is gone the write fails, and the control pipe says the same.
+unsafe fn say(plan: &Plan<'_>, record: Record) {
+    let bytes = record.encode();
+    // SAFETY: the buffer is valid for its length.
+    unsafe { libc::write(plan.status, bytes.as_ptr().cast(), bytes.len()) };
+}
+
+/// Tells the runner that the command did not start, and ends this process.
+unsafe fn fail(plan: &Plan<'_>, stage: Stage) -> ! {
+    // SAFETY: as `say`; `_exit` does not return.
+    unsafe {
+        say(plan, Record::Failed(stage, errno()));
+        libc::_exit(127)
+    }
+}
+
+fn errno() -> c_int {
+    // SAFETY: the address is this thread's own and always valid.
+    unsafe { *libc::__errno_location() }
+}
+
+/// A handler that does nothing, so that SIGCHLD interrupts the wait; blocked outside of it.
+unsafe fn wake_on_child() {
+    extern "C" fn nothing(_: c_int) {}
+    // SAFETY: all-zero is a valid `sigaction`; the handler does nothing.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = nothing as extern "C" fn(c_int) as usize;
+        action.sa_flags = libc::SA_NOCLDSTOP;
+        libc::sigaction(libc::SIGCHLD, &action, ptr::null_mut());
+    }
+}
+
+/// Every signal as a new program expects it. What is ignored would stay ignored across exec (the standard library
+/// ignores SIGPIPE, we ignore SIGXFSZ, `nohup` SIGHUP), and so would the mask.
+unsafe fn default_signals() {
+    const LAST_SIGNAL: c_int = 64;
+    // SAFETY: all-zero is the default action with an empty mask. Numbers that cannot be set are refused by the call.
+    unsafe {
+        let default: libc::sigaction = std::mem::zeroed();
+        for signal in 1..=LAST_SIGNAL {
+            libc::sigaction(signal, &default, ptr::null_mut());
+        }
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &none, ptr::null_mut());
+    }
+}
+
+/// Closes every descriptor above the standard three but these.
+unsafe fn close_all_but(mut keep: [c_int; 3]) {
+    keep.sort_unstable();
+    let mut from = 3;
+    for fd in keep {
+        if fd > from && !close_range(from, fd - 1) {
+            return close_one_by_one(keep);
+        }
+        from = fd + 1;
+    }
+    if !close_range(from, c_int::MAX) {
+        close_one_by_one(keep);
+    }
+}
+
+fn close_range(first: c_int, last: c_int) -> bool {
+    // SAFETY: closes numbers that nothing in this process uses any more.
+    unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) == 0 }
+}
+
+/// The same where the kernel or a seccomp profile has no `close_range`: what `/proc` lists.
+fn close_one_by_one(keep: [c_int; 3]) {
+    tree::each_number(c"/proc/self/fd", |fd, listing| {
+        if fd > 2 && fd != listing && !keep.contains(&fd) {
+            // SAFETY: as above. The listing itself is closed by the one who opened it.
+            unsafe { libc::close(fd) };
+        }
+    });
+}

@@ -1,0 +1,199 @@
+//! `bash`: runs one command (PROTOCOL §8.3).
+
+use super::Finished;
+use crate::gate::{Approved, Proposal};
+use crate::limits;
+use crate::os::{ChildEnv, End, Ended, Shell};
+use crate::text::units;
+use crate::wire::{Approve, Report, ToolSpec, check};
+use nix::sys::signal::Signal;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::path::Path;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// What a shell reports for a time limit and for an interrupt.
+const EXIT_TIMED_OUT: i32 = 124;
+const EXIT_CANCELLED: i32 = 130;
+/// Added to a signal's number.
+const EXIT_SIGNAL: i32 = 128;
+/// The command did not run, or how it ended is unknown.
+const EXIT_FAILED: i32 = 1;
+
+/// The arguments, as the model gives them and as they are approved.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Args {
+    /// What bash runs.
+    pub command: String,
+    /// Its time limit; [`limits::BASH_TIMEOUT_DEFAULT`] when there is none.
+    #[serde(default, deserialize_with = "timeout_ms")]
+    pub timeout_ms: Option<u64>,
+}
+
+impl Args {
+    fn time(&self) -> Duration {
+        self.timeout_ms.map_or(limits::BASH_TIMEOUT_DEFAULT, Duration::from_millis).min(limits::BASH_TIMEOUT_MAX)
+    }
+}
+
+fn timeout_ms<'de, D: serde::Deserializer<'de>>(source: D) -> Result<Option<u64>, D::Error> {
+    let max = limits::BASH_TIMEOUT_MAX.as_millis() as u64;
+    match Option::<serde_json::Value>::deserialize(source)? {
+        None => Ok(None),
+        Some(value) => value.as_u64().filter(|time| (1..=max).contains(time)).map(Some).ok_or_else(|| {
+            serde::de::Error::custom(format!("timeout_ms must be a whole number from 1 to {max}, not {value}"))
+        }),
+    }
+}
+
+impl Proposal for Args {
+    fn approve(&self) -> Approve {
+        Approve::command(self.command.as_str())
+    }
+}
+
+/// The tool as the model sees it.
+pub fn spec() -> ToolSpec {
+    let max = limits::BASH_TIMEOUT_MAX.as_millis();
+    ToolSpec {
+        name: "bash".to_owned(),
+        description: format!(
+            "Run a command with bash in the workspace directory. Every call is a new shell: `cd` and variables do not \
+             carry over. There is no standard input and no terminal. Standard output and standard error come back \
+             together in order; of a long output the beginning and the end are kept. A process started with `&` keeps \
+             running after the call, until the session ends; send its output to a file. The time limit is {} ms unless \
+             timeout_ms says otherwise; when it is over, everything the command started is stopped.",
+            limits::BASH_TIMEOUT_DEFAULT.as_millis()
+        ),
+        parameters: json!({
+            "type": "object",
+            "properties": {
+                "command": { "type": "string", "description": "The command; may have several lines." },
+                "timeout_ms": {
+                    "type": "integer", "minimum": 1, "maximum": max,
+                    "description": format!("Time limit in milliseconds, at most {max}."),
+                },
+            },
+            "required": ["command"],
+            "additionalProperties": false,
+        }),
+    }
+}
+
+/// Runs an approved command.
+pub async fn run(
+    call: Approved<Args>,
+    shell: &Shell,
+    env: &ChildEnv,
+    workspace: &Path,
+    cancel: &CancellationToken,
+) -> Finished {
+    let time = call.get().time();
+    let Args { command, .. } = call.into_inner();
+    match shell.run(&command, env, workspace, time, cancel).await {
+        Ok(ended) => finished(command, time, ended),
+        Err(error) => {
+            let output = format!("Command error: {error}");
+            Finished {
+                text: result(&format!("Exit code {EXIT_FAILED}\n"), &output, None),
+                report: Some(Report::command(command, output, EXIT_FAILED)),
+            }
+        }
+    }
+}
+
+fn finished(command: String, time: Duration, ended: Ended) -> Finished {
+    let note = note(&ended);
+    let output = check::fitted(&ended.output.finish(), limits::CONTENT_MAX_UNITS);
+    let output = if output.is_empty() { "(no output)".to_owned() } else { output };
+    let (code, heading) = match ended.end {
+        End::Exit(0) => (0, String::new()),
+        End::Exit(code) => (code, format!("Exit code {code}\n")),
+        End::Signal(number) => {
+            let code = EXIT_SIGNAL + number;
+            (code, format!("Exit code {code} (killed by {})\n", signal_name(number)))
+        }
+        End::TimedOut => (
+            EXIT_TIMED_OUT,
+            format!(
+                "Timed out after {} ms and was stopped, with everything it had started; the output so far:\n",
+                time.as_millis()
+            ),
+        ),
+        End::Cancelled => (
+            EXIT_CANCELLED,
+            "Cancelled before it ended and stopped, with everything it had started; the output so far:\n".to_owned(),
+        ),
+        End::Lost => (
+            EXIT_FAILED,
+            "Command error: the process that watched over this command was killed, so how it ended is unknown; \
+             everything it had started was stopped. The output so far:\n"
+                .to_owned(),
+        ),
+    };
+    let text = result(&heading, &output, note.as_deref());
+    let reported = if ended.end == End::Lost { format!("{heading}{output}") } else { output };
+    Finished { text, report: Some(Report::command(command, reported, code)) }
+}
+
+/// What the model would not see from the output.
+fn note(ended: &Ended) -> Option<String> {
+    match (ended.background, ended.left) {
+        (0, 0) => None,
+        (1, 0) => Some("1 process of this command is still running; it ends with the session".to_owned()),
+        (count, 0) => Some(format!("{count} processes of this command are still running; they end with the session")),
+        (_, left) => Some(format!("{left} processes of this command could not be stopped")),
+    }
+}
+
+fn signal_name(number: i32) -> String {
+    match Signal::try_from(number) {
+        Ok(signal) => signal.as_str().to_owned(),
+        Err(_) => format!("signal {number}"),
+    }
+}
+
+/// Compact JSON within [`limits::TOOL_RESULT_MAX_UNITS`]: escapes can make a text six times as long, so the output is
+/// cut in the middle until it fits.
+fn result(heading: &str, output: &str, note: Option<&str>) -> String {
+    #[derive(Serialize)]
+    struct Answer<'a> {
+        output: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        note: Option<&'a str>,
+    }
+    let mut text = format!("{heading}{output}");
+    let mut keep = output.len();
+    loop {
+        // A struct of two strings always has a JSON form.
+        let answer = serde_json::to_string(&Answer { output: &text, note }).unwrap_or_default();
+        let length = units(&answer);
+        if length <= limits::TOOL_RESULT_MAX_UNITS || keep == 0 {
+            return answer;
+        }
+        // By the measured excess, and a little more so that the second try fits as a rule.
+        keep = keep * limits::TOOL_RESULT_MAX_UNITS / length * 9 / 10;
+        let (head, tail) = ends(output, keep);
+        let gone = output.len() - head.len() - tail.len();
+        text = format!("{heading}{head}\n[… {gone} more bytes left out …]\n{tail}");
+    }
+}
+
+/// The first and the last bytes of a text, `keep` of them together, no character split.
+fn ends(text: &str, keep: usize) -> (&str, &str) {
+    let mut head = keep / 2;
+    while !text.is_char_boundary(head) {
+        head -= 1;
+    }
+    let mut tail = text.len() - keep / 2;
+    while !text.is_char_boundary(tail) {
+        tail += 1;
+    }
+    (&text[..head], &text[tail..])
+}
+
+#[cfg(test)]
+#[path = "bash_tests.rs"]
+mod tests;

@@ -1,0 +1,112 @@
+//! `edit_file`: one text in a file replaced by another, and nothing else changed.
+
+use super::Finished;
+use super::file_result::{confined, done, failed};
+use crate::gate::{Approved, Proposal};
+use crate::limits;
+use crate::text::{self, NoEdit};
+use crate::wire::{Approve, Operation, ToolSpec};
+use crate::workspace::{FileError, Fingerprint, RelPath, Workspace};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+/// How the model sees it.
+pub fn spec() -> ToolSpec {
+    ToolSpec {
+        name: "edit_file".to_owned(),
+        description: "Replace text in a file in the workspace. old_string is taken literally and must occur exactly once; \
+                      give enough of the lines around it to make it unique, or set replace_all. new_string is inserted as \
+                      it is, with the file's line ends. The rest of the file does not change."
+            .to_owned(),
+        parameters: json!({
+            "type": "object",
+            "properties": {
+                "path": {"type": "string", "description": "The file, relative to the workspace or absolute inside it."},
+                "old_string": {"type": "string", "description": "The text to replace, exactly as it stands in the file."},
+                "new_string": {"type": "string", "description": "What to put in its place; empty to delete."},
+                "replace_all": {"type": "boolean", "description": "Replace every occurrence; default false."}
+            },
+            "required": ["path", "old_string", "new_string"],
+            "additionalProperties": false
+        }),
+    }
+}
+
+/// The model's arguments.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Args {
+    path: String,
+    old_string: String,
+    new_string: String,
+    replace_all: Option<bool>,
+}
+
+/// An edit that can be shown to the host.
+#[derive(Debug)]
+pub struct Call {
+    path: RelPath,
+    old: String,
+    new: String,
+    all: bool,
+    /// What the host approves the change of.
+    before: Result<Fingerprint, FileError>,
+}
+
+impl Call {
+    /// Refuses paths that leave the workspace and edits that could do nothing, and notes what is there now.
+    pub fn prepare(args: Args, workspace: &Workspace) -> Result<Self, String> {
+        let path = confined(&args.path, workspace).map_err(|error| format!("Error editing file: {error}"))?;
+        if args.old_string.is_empty() {
+            return Err(NoEdit::EmptyPattern.to_string());
+        }
+        if args.old_string == args.new_string {
+            return Err(NoEdit::Same.to_string());
+        }
+        let before = workspace.fingerprint(&path);
+        Ok(Self { path, old: args.old_string, new: args.new_string, all: args.replace_all.unwrap_or(false), before })
+    }
+}
+
+impl Proposal for Call {
+    fn approve(&self) -> Approve {
+        Approve {
+            old_string: Some(self.old.clone()),
+            new_string: Some(self.new.clone()),
+            ..Approve::path(Operation::Edit, self.path.to_string())
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Edited {
+    edited: bool,
+    path: String,
+    replacements: usize,
+}
+
+/// Edits.
+pub fn run(call: Approved<Call>, workspace: &Workspace) -> Finished {
+    let call = call.into_inner();
+    match edit(&call, workspace) {
+        Ok(replacements) => {
+            let edited = Edited { edited: true, path: call.path.to_string(), replacements };
+            done(Operation::Edit, &call.path, &edited)
+        }
+        Err(error) => failed(Operation::Edit, &call.path, &error),
+    }
+}
+
+fn edit(call: &Call, workspace: &Workspace) -> Result<usize, String> {
+    let explained = |error: FileError| format!("Error editing file: {error}");
+    let before = call.before.clone().map_err(explained)?;
+    let (content, print) = workspace.read(&call.path, limits::FILE_MAX_BYTES).map_err(explained)?;
+    if print != before {
+        return Err(explained(FileError::Changed { path: call.path.to_string() }));
+    }
+    let max = usize::try_from(limits::FILE_MAX_BYTES).unwrap_or(usize::MAX);
+    let edited = text::replace(&content, &call.old, &call.new, call.all, max).map_err(|error| error.to_string())?;
+    drop(content);
+    workspace.write_atomic(&call.path, &edited.content, &print).map_err(explained)?;
+    Ok(edited.count)
+}

@@ -1,0 +1,201 @@
+//! `read_file`: a file's text, or some of its lines, in bounded memory and with a bounded result.
+
+use super::Finished;
+use super::file_result::{confined, done, failed};
+use crate::gate::{Approved, Proposal};
+use crate::limits;
+use crate::text;
+use crate::wire::{Approve, Operation, ToolSpec};
+use crate::workspace::{RelPath, Workspace};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::num::NonZeroU64;
+
+/// How the model sees it.
+pub fn spec() -> ToolSpec {
+    ToolSpec {
+        name: "read_file".to_owned(),
+        description:
+            "Read a text file in the workspace. A long file is cut at a line; the result's note then says which \
+                      lines are shown and the offset to continue with. Use grep to find a place in a large file."
+                .to_owned(),
+        parameters: json!({
+            "type": "object",
+            "properties": {
+                "path": {"type": "string", "description": "The file, relative to the workspace or absolute inside it."},
+                "offset": {"type": "integer", "minimum": 1, "description": "First line to read, counted from 1."},
+                "limit": {"type": "integer", "minimum": 1, "description": "Number of lines to read."}
+            },
+            "required": ["path"],
+            "additionalProperties": false
+        }),
+    }
+}
+
+/// The model's arguments.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Args {
+    path: String,
+    offset: Option<NonZeroU64>,
+    limit: Option<NonZeroU64>,
+}
+
+/// A read that can be shown to the host.
+#[derive(Debug)]
+pub struct Call {
+    path: RelPath,
+    first: u64,
+    limit: u64,
+}
+
+impl Call {
+    /// Refuses paths that leave the workspace.
+    pub fn prepare(args: Args, workspace: &Workspace) -> Result<Self, String> {
+        let path = confined(&args.path, workspace).map_err(|error| format!("Error reading file: {error}"))?;
+        Ok(Self { path, first: args.offset.map_or(1, u64::from), limit: args.limit.map_or(u64::MAX, u64::from) })
+    }
+}
+
+impl Proposal for Call {
+    fn approve(&self) -> Approve {
+        Approve::path(Operation::Read, self.path.to_string())
+    }
+}
+
+/// Reads.
+pub fn run(call: Approved<Call>, workspace: &Workspace) -> Finished {
+    let call = call.into_inner();
+    match read(&call, workspace) {
+        Ok(content) => done(Operation::Read, &call.path, &content),
+        Err(error) => failed(Operation::Read, &call.path, &format!("Error reading file: {error}")),
+    }
+}
+
+#[derive(Serialize)]
+struct Content {
+    content: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+}
+
+fn read(call: &Call, workspace: &Workspace) -> Result<Content, String> {
+    let file = workspace.open_file(&call.path).map_err(|error| error.to_string())?;
+    let page = scan(file, call.first, call.limit).map_err(|error| format!("{}: {error}", call.path))?;
+    if page.lines == 0 && call.first == 1 {
+        return Ok(Content { content: String::new(), note: Some("the file is empty".to_owned()) });
+    }
+    if page.kept.is_empty() {
+        return Err(match page.ends {
+            true => format!("offset {} is past the end: {} has {} lines", call.first, call.path, page.lines),
+            false => format!(
+                "line {} is not within the first {} bytes of {}; use bash for it, e.g. sed -n",
+                call.first,
+                limits::FILE_MAX_BYTES,
+                call.path
+            ),
+        });
+    }
+    Ok(page.show(call.first))
+}
+
+/// Lines of a file, as bytes.
+struct Page {
+    kept: Vec<u8>,
+    /// There were more bytes in these lines than are kept.
+    cut: bool,
+    /// Lines of the file as far as it was looked at.
+    lines: u64,
+    /// Was all of it looked at?
+    ends: bool,
+    utf16: bool,
+}
+
+fn scan(mut file: File, first: u64, limit: u64) -> std::io::Result<Page> {
+    let wanted = first..first.saturating_add(limit);
+    let mut page = Page { kept: Vec::new(), cut: false, lines: 0, ends: false, utf16: false };
+    let mut buffer = vec![0; 64 * 1024];
+    let (mut seen, mut line, mut at_start) = (0, 1, true);
+    while seen <= limits::FILE_MAX_BYTES {
+        let bytes = match file.read(&mut buffer) {
+            Ok(0) => {
+                page.ends = true;
+                break;
+            }
+            Ok(count) => &buffer[..count],
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        page.utf16 |= seen == 0 && text::is_utf16(bytes);
+        seen += bytes.len() as u64;
+        for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
+            if wanted.contains(&line) {
+                let room = limits::READ_MAX_BYTES - page.kept.len();
+                page.cut |= piece.len() > room;
+                page.kept.extend_from_slice(&piece[..piece.len().min(room)]);
+            }
+            at_start = piece.ends_with(b"\n");
+            line += u64::from(at_start);
+        }
+    }
+    page.cut |= !page.ends && !at_start && wanted.contains(&line);
+    page.lines = if at_start { line - 1 } else { line };
+    Ok(page)
+}
+
+impl Page {
+    /// Whole lines as far as they fit; at least a piece of the first one.
+    fn show(&self, first: u64) -> Content {
+        let (mut content, mut shown, mut notes, mut garbled) = (String::new(), 0, Vec::new(), false);
+        let mut left = limits::READ_MAX_UNITS;
+        let mut pieces = self.kept.split_inclusive(|&byte| byte == b'\n').peekable();
+        while let Some(piece) = pieces.next() {
+            let partial = self.cut && pieces.peek().is_none() && !piece.ends_with(b"\n");
+            let line = String::from_utf8_lossy(if partial { &piece[..text::whole_end(piece)] } else { piece });
+            let units = text::json_units(&line);
+            let fits = !partial && units <= left;
+            if !fits && shown > 0 {
+                break;
+            }
+            garbled |= matches!(line, std::borrow::Cow::Owned(_));
+            shown += 1;
+            if !fits {
+                let part = text::cut_json(&line, left);
+                notes.push(format!(
+                    "line {first} is very long: only its first {} characters are shown; use bash for the rest, e.g. cut -c",
+                    part.chars().count()
+                ));
+                content.push_str(part);
+                break;
+            }
+            content.push_str(&line);
+            left -= units;
+        }
+        notes.extend(self.position(first, shown));
+        if self.utf16 {
+            notes.push(
+                "the file is UTF-16, so its text is garbled here; convert it with iconv -f UTF-16 -t UTF-8".to_owned(),
+            );
+        } else if garbled {
+            notes.push(
+                "some bytes are not UTF-8 and are shown as U+FFFD; edit_file does not match text copied from there"
+                    .to_owned(),
+            );
+        }
+        Content { content, note: if notes.is_empty() { None } else { Some(notes.join(". ")) } }
+    }
+
+    fn position(&self, first: u64, shown: u64) -> Option<String> {
+        let last = first + shown - 1;
+        let total = if self.ends { self.lines.to_string() } else { format!("more than {}", self.lines) };
+        if last < self.lines || !self.ends {
+            Some(format!("lines {first}-{last} of {total} are shown; continue with offset {}", last + 1))
+        } else if first > 1 {
+            Some(format!("lines {first}-{last} of {total} are shown: the end of the file"))
+        } else {
+            None
+        }
+    }
+}

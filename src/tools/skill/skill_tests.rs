@@ -1,0 +1,209 @@
+use super::*;
+use proptest::prelude::*;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::path::Path;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Case {
+    rule: String,
+    yaml: Option<String>,
+    text: Option<String>,
+    error: Option<String>,
+    normal: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Cases {
+    case: Vec<Case>,
+}
+
+#[test]
+fn conforms_to_every_rule() {
+    let cases: Cases = toml::from_str(include_str!("../../../fixtures/skill/conformance.toml")).unwrap();
+    assert!(cases.case.len() >= 60, "{}", cases.case.len());
+    let mut wrong = Vec::new();
+    for case in &cases.case {
+        let text = match (&case.yaml, &case.text) {
+            (Some(yaml), None) => format!("---\n{yaml}\n---\n\nbody\n"),
+            (None, Some(text)) => text.clone(),
+            _ => panic!("{}: one of yaml and text", case.rule),
+        };
+        match (parse(&text), &case.error) {
+            (Ok(document), None) => {
+                let normal: Value =
+                    serde_json::from_str(&case.normal.as_deref().unwrap_or("{}").replace('\n', "\\n")).unwrap();
+                for (key, wanted) in normal.as_object().unwrap() {
+                    if document.frontmatter.get(key) != Some(wanted) {
+                        wrong.push(format!("{}: {key} is {:?}", case.rule, document.frontmatter.get(key)));
+                    }
+                }
+            }
+            (Err(error), Some(wanted)) if error.to_string().contains(wanted.as_str()) => {}
+            (outcome, _) => wrong.push(format!("{}: {outcome:?}", case.rule)),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn skill() -> Skill {
+    Skill {
+        name: "a".into(),
+        description: "b".into(),
+        source: None,
+        credentials: vec![],
+        mcp_servers: vec![],
+        openapi: vec![],
+        domains: vec![],
+        body: "# Body\n".into(),
+    }
+}
+
+#[test]
+fn writes_keys_in_order_and_values_as_given() {
+    let full = Skill {
+        description: format!("First line\nsecond: line\n{}", "word ".repeat(60).trim_end()),
+        source: Some(Source { url: "https://a.b".into(), version: Some("1.0".into()) }),
+        credentials: vec![Credential {
+            env_name: "A_KEY".into(),
+            auth_type: "oauth".into(),
+            scope: None,
+            oauth: Some(Oauth {
+                provider: "p".into(),
+                client_id: "yes".into(),
+                authorization_url: "https://a.b/x".into(),
+                token_url: "https://a.b/y".into(),
+                scopes: vec!["r w".into()],
+            }),
+        }],
+        mcp_servers: vec![McpServer {
+            name: "s".into(),
+            url: "https://a.b/sse".into(),
+            credential: None,
+            transport: None,
+        }],
+        openapi: vec![OpenApi {
+            spec: "spec".into(),
+            base_url: "https://a.b".into(),
+            auth: Some(Auth { scheme: "bearer".into(), credential: "A_KEY".into() }),
+            include: vec![],
+            exclude: vec!["x".into()],
+        }],
+        domains: vec!["API.example.com".into()],
+        ..skill()
+    };
+    let text = render(&full).unwrap();
+    let starts: Vec<usize> = KEYS.iter().map(|key| text.find(&format!("\n{key}:")).unwrap()).collect();
+    assert!(starts.is_sorted(), "{text}");
+    assert!(
+        text.contains("description: |") && text.contains("API.example.com") && text.ends_with("\n---\n\n# Body\n"),
+        "{text}"
+    );
+    let document = parse(&text).unwrap();
+    assert_eq!(document.frontmatter["description"], json!(full.description));
+    assert_eq!(document.frontmatter["source"]["version"], "1.0");
+    assert_eq!(document.frontmatter["credentials"][0]["oauth"]["clientId"], "yes");
+    assert_eq!(render(&skill()).unwrap(), "---\nname: a\ndescription: b\n---\n\n# Body\n");
+    assert_eq!(render(&Skill { description: String::new(), ..skill() }).unwrap(), "---\nname: a\n---\n\n# Body\n");
+}
+
+fn guard(old: Option<&str>, new: &str, session: Option<&str>) -> Result<(), String> {
+    guard_skill_md(Path::new(".ax/skills/a/SKILL.md"), old.map(str::as_bytes), new.as_bytes(), session)
+}
+
+#[test]
+fn only_a_person_may_change_the_frontmatter() {
+    let old = render(&skill()).unwrap();
+    let body = render(&Skill { body: "other".into(), ..skill() }).unwrap();
+    let same = "---\ndescription: 'b'\ncredentials: []\nname: \"a\"\n---\nx";
+    let wider = render(&Skill {
+        domains: vec!["a.io".into()],
+        openapi: vec![OpenApi {
+            spec: "s".into(),
+            base_url: "https://a.io".into(),
+            auth: None,
+            include: vec![],
+            exclude: vec![],
+        }],
+        ..skill()
+    })
+    .unwrap();
+    for session in
+        [None, Some(""), Some("scheduler:dm:x"), Some("2f1c2f04-4d0e-4a53-9a53-0d6f2f7b9c11"), Some("HTTP:dm:x")]
+    {
+        assert_eq!(guard(Some(&old), &body, session), Ok(()));
+        assert_eq!(guard(Some(&old), same, session), Ok(()));
+        assert_eq!(guard(None, &wider, session), Ok(()));
+        assert_eq!(guard(Some("broken"), &wider, session), Ok(()));
+        let refused = guard(Some(&old), &wider, session).unwrap_err();
+        assert!(
+            refused.starts_with("Refusing to mutate SKILL.md frontmatter from a non-interactive session."),
+            "{refused}"
+        );
+        assert!(refused.contains("Changed: openapi, domains."), "{refused}");
+        // In two steps it would be a way around.
+        assert!(guard(Some(&old), "broken", session).is_err());
+        assert!(guard(Some(&old), "", session).is_err());
+    }
+    assert_eq!(guard(Some(&old), &wider, Some("http:dm:ax:u:t")), Ok(()));
+}
+
+#[test]
+fn knows_a_skill_by_its_path() {
+    for path in [".ax/skills/a/SKILL.md", ".ax/skills/a/b/SKILL.md", ".AX/Skills/a/skill.MD"] {
+        assert!(is_skill_md(Path::new(path)), "{path}");
+    }
+    for path in [
+        "SKILL.md",
+        ".ax/skills/SKILL.md",
+        "x/.ax/skills/a/SKILL.md",
+        ".ax/skills/a/SKILL.md.bak",
+        ".ax/skills/a/README.md",
+    ] {
+        assert!(!is_skill_md(Path::new(path)), "{path}");
+    }
+}
+
+fn awkward() -> impl Strategy<Value = String> {
+    prop_oneof![
+        "[ -~]{1,60}",
+        "[ \t\na:#'\"|>&*!%@`{}\\[\\],?-]{1,30}",
+        "\\PC{1,40}",
+        "[a-z \n]{100,300}",
+        Just("---".to_owned()),
+        Just("a\n---\nb".to_owned()),
+        Just(" lead".to_owned()),
+        Just("trail \n\n".to_owned()),
+        Just("1e3".to_owned()),
+        Just("\u{85}\u{2028}\u{feff}\u{7}".to_owned()),
+        Just("\r\n".to_owned()),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #[test]
+    fn what_is_written_is_what_is_read(name in awkward(), description in awkward(), version in awkward(), body in awkward()) {
+        let given = Skill {
+            name: name.chars().take(50).collect(),
+            description,
+            source: Some(Source { url: "https://a.b".into(), version: Some(version.clone()) }),
+            body,
+            ..skill()
+        };
+        if version.encode_utf16().count() <= 200 {
+            let text = render(&given).unwrap();
+            let document = parse(&text).unwrap();
+            prop_assert_eq!(&document.frontmatter["name"], &json!(given.name), "{}", text);
+            prop_assert_eq!(&document.frontmatter["description"], &json!(given.description), "{}", text);
+            prop_assert_eq!(&document.frontmatter["source"]["version"], &json!(version), "{}", text);
+            prop_assert_eq!(document.body, format!("\n{}", given.body));
+        }
+    }
+
+    #[test]
+    fn no_text_breaks_the_parser(text in "(---\n)?[ -~\n\t]{0,200}(\n---\n)?") {
+        let _ = parse(&text);
+    }
+}

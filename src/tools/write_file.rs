@@ -1,0 +1,85 @@
+//! `write_file`: a whole file, exactly as given.
+
+use super::Finished;
+use super::file_result::{confined, done, failed};
+use crate::gate::{Approved, Proposal};
+use crate::wire::{Approve, Operation, ToolSpec};
+use crate::workspace::{FileError, Fingerprint, RelPath, Workspace};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+/// How the model sees it.
+pub fn spec() -> ToolSpec {
+    ToolSpec {
+        name: "write_file".to_owned(),
+        description: "Write a file in the workspace: creates it and its directories, or replaces all of its content. The \
+                      content is taken exactly as given. To change part of a file use edit_file. Files under artifacts/ \
+                      become downloads for the user."
+            .to_owned(),
+        parameters: json!({
+            "type": "object",
+            "properties": {
+                "path": {"type": "string", "description": "The file, relative to the workspace or absolute inside it."},
+                "content": {"type": "string", "description": "All of the file's new content."}
+            },
+            "required": ["path", "content"],
+            "additionalProperties": false
+        }),
+    }
+}
+
+/// The model's arguments.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Args {
+    path: String,
+    content: String,
+}
+
+/// A write that can be shown to the host.
+#[derive(Debug)]
+pub struct Call {
+    path: RelPath,
+    content: String,
+    /// What the host approves the replacement of.
+    before: Result<Fingerprint, FileError>,
+}
+
+impl Call {
+    /// Refuses paths that leave the workspace and notes what is there now: what the host approves is the replacement of that.
+    pub fn prepare(args: Args, workspace: &Workspace) -> Result<Self, String> {
+        let path = confined(&args.path, workspace).map_err(|error| format!("Error writing file: {error}"))?;
+        let before = workspace.fingerprint(&path);
+        Ok(Self { path, content: args.content, before })
+    }
+}
+
+impl Proposal for Call {
+    fn approve(&self) -> Approve {
+        Approve { content: Some(self.content.clone()), ..Approve::path(Operation::Write, self.path.to_string()) }
+    }
+}
+
+#[derive(Serialize)]
+struct Written {
+    written: bool,
+    path: String,
+    bytes: usize,
+    created: bool,
+}
+
+/// Writes.
+pub fn run(call: Approved<Call>, workspace: &Workspace) -> Finished {
+    let Call { path, content, before } = call.into_inner();
+    let result = before.and_then(|before| {
+        workspace.write_atomic(&path, content.as_bytes(), &before)?;
+        Ok(before == Fingerprint::Absent)
+    });
+    match result {
+        Ok(created) => {
+            let written = Written { written: true, path: path.to_string(), bytes: content.len(), created };
+            done(Operation::Write, &path, &written)
+        }
+        Err(error) => failed(Operation::Write, &path, &format!("Error writing file: {error}")),
+    }
+}
