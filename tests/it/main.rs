@@ -14,3 +14,6 @@ mod floors;
 mod life;
 #[cfg(target_os = "linux")]
 mod processes;
+mod git;
+mod net;
+mod sidecar;
