@@ -14,6 +14,7 @@ pub mod log;
 pub mod net;
 pub mod os;
 pub mod prompt;
+pub mod redact;
 pub mod runner;
 pub mod secret;
 pub mod sidecar;

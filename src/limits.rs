@@ -205,8 +205,6 @@ pub const READ_MAX_UNITS: usize = TOOL_RESULT_MAX_UNITS - 4_000;
 
 /// Empty waits for work before the process ends, when `AX_MAX_IDLE_POLLS` gives no number (PROTOCOL §1.2).
 pub const IDLE_POLLS: u32 = 2;
-/// The git sidecar's port when `AX_GIT_SIDECAR_PORT` gives none (PROTOCOL §1.2).
-pub const SIDECAR_PORT: u16 = 9099;
 /// Wait for `<workspace>/.ax` (PROTOCOL §1.11).
 pub const WORKSPACE_WAIT: Duration = Duration::from_secs(30);
 /// Pause between two looks at it (PROTOCOL §1.11).

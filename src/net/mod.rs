@@ -4,12 +4,10 @@
 mod bridge;
 mod ca;
 mod proxy;
-mod redact;
 mod tunnel;
 mod turn;
 
 pub use bridge::{Bounds, Bridge, Counters};
 pub use ca::{CaError, CaFiles, CaPaths};
 pub use proxy::{NO_PROXY, choose};
-pub use redact::Redactor;
 pub use turn::{TurnNet, Value};

@@ -34,7 +34,7 @@ impl HostLink for Agreeable {
 thread_local! {
     static GATE: (tokio::runtime::Runtime, Gate) = (
         tokio::runtime::Builder::new_current_thread().build().unwrap(),
-        Gate::new(Host::new(Arc::new(Agreeable), CallContext::default(), CancellationToken::new())),
+        Gate::new(Host::new(Arc::new(Agreeable), CallContext::default(), CancellationToken::new()), ax_runner::redact::Redactor::default()),
     );
 }
 

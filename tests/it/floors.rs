@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// Rooms by floor, lowest first. Rooms on one floor do not use each other.
 const FLOORS: [&[&str]; 7] = [
-    &["limits", "secret", "text"],
+    &["limits", "redact", "secret", "text"],
     &["wire"],
     &["log", "os", "workspace", "http"],
     &["link"],
