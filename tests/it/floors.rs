@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 /// Rooms by floor, lowest first. Rooms on one floor do not use each other.
 const FLOORS: [&[&str]; 7] = [
-    &["limits", "redact", "secret", "text"],
-    &["wire"],
+    &["limits", "secret", "text"],
+    &["redact", "wire"],
     &["log", "os", "workspace", "http"],
     &["link"],
     &["gate"],
