@@ -11,5 +11,9 @@
 mod devhost;
 mod files;
 mod floors;
+mod life;
 #[cfg(target_os = "linux")]
 mod processes;
+mod git;
+mod net;
+mod sidecar;
