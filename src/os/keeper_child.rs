@@ -41,7 +41,10 @@ pub(super) extern "C" fn keeper(plan: &Plan<'_>) -> ! {
     unsafe {
         libc::setsid();
         libc::prctl(libc::PR_SET_NAME, c"ax-keeper".as_ptr());
-        if libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0 {
+        // The kernel reads whole registers, so the numbers must be as wide.
+        const YES: libc::c_ulong = 1;
+        const UNUSED: libc::c_ulong = 0;
+        if libc::prctl(libc::PR_SET_CHILD_SUBREAPER, YES, UNUSED, UNUSED, UNUSED) != 0 {
             fail(plan, Stage::Subreaper);
         }
         // The shell's three descriptors, in place before it is forked.
