@@ -11,9 +11,9 @@
 mod devhost;
 mod files;
 mod floors;
+mod git;
 mod life;
+mod net;
 #[cfg(target_os = "linux")]
 mod processes;
-mod git;
-mod net;
 mod sidecar;

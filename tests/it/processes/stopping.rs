@@ -111,8 +111,13 @@ fn a_killed_runner_takes_everything_with_it() {
             unreachable!("this process is killed before");
         }
         let mark = mark();
-        let mut runner =
-            myself("stopping::a_killed_runner_takes_everything_with_it").env("TEST_MARK", &mark).spawn().unwrap();
+        // The killed process cannot tidy up; its directories go with ours.
+        let scratch = tempfile::tempdir().unwrap();
+        let mut runner = myself("stopping::a_killed_runner_takes_everything_with_it")
+            .env("TEST_MARK", &mark)
+            .env("TMPDIR", scratch.path())
+            .spawn()
+            .unwrap();
         let start = Instant::now();
         while marked(&mark).len() < CLINGING.len() {
             assert!(start.elapsed() < HANG);
