@@ -59,7 +59,7 @@ pub enum StartError {
     #[error("the command holds a NUL character; remove it and try again")]
     Nul,
     /// The directory to run in is not there.
-    #[error("the workspace {} cannot be entered: {error}; create it again", path.display())]
+    #[error("the workspace {} cannot be entered: {error}; restore it", path.display())]
     Workspace {
         /// The workspace.
         path: PathBuf,
