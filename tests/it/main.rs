@@ -17,3 +17,4 @@ mod processes;
 mod git;
 mod net;
 mod sidecar;
+mod support;
