@@ -388,6 +388,11 @@ impl FakeHost {
         (state.connections, state.open)
     }
 
+    /// How many requests of an action came, or over HTTP to a path, `/internal/work` say.
+    pub fn count(&self, key: &str) -> usize {
+        self.inside.brain.count(key)
+    }
+
     /// Waits for the `nth` request (from 1) of an action.
     pub fn wait_request(&self, action: &str, nth: usize, limit: Duration) -> Option<Request> {
         let nth_of =

@@ -17,3 +17,4 @@ mod net;
 #[cfg(target_os = "linux")]
 mod processes;
 mod sidecar;
+mod support;
