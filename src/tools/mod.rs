@@ -8,9 +8,12 @@ pub mod edit_file;
 mod fields;
 mod file_result;
 pub mod forward;
+pub mod glob;
+pub mod grep;
 pub mod read_file;
 #[cfg(target_os = "linux")]
 pub mod registry;
+mod search;
 pub mod skill;
 pub mod skill_write;
 pub mod write_file;
