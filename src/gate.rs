@@ -99,7 +99,8 @@ impl Gate {
         report.output = report.output.map(|output| check::fitted(&output, limits::CONTENT_MAX_UNITS));
         report.error = report.error.map(|error| check::fitted(&error, limits::ERROR_MAX_UNITS));
         let Ok(slot) = self.slots.clone().acquire_owned().await else { return };
-        let host = self.host.clone();
+        // What has happened is told even when the turn has been cancelled meanwhile.
+        let host = self.host.uncancelled();
         self.reports.spawn(async move {
             if let Err(error) = host.call(&Action::SandboxResult(report)).await {
                 tracing::warn!(component = "gate", error = %error, "report_failed");
@@ -108,10 +109,13 @@ impl Gate {
         });
     }
 
-    /// Waits until every report is acknowledged or given up, at most [`limits::REPORT_FLUSH`].
+    /// Waits until every report is acknowledged or given up, at most [`limits::REPORT_FLUSH`], or
+    /// [`limits::REPORT_FLUSH_STOPPED`] when the turn was cancelled.
     pub async fn flush(&self) {
         self.reports.close();
-        if tokio::time::timeout(limits::REPORT_FLUSH, self.reports.wait()).await.is_err() {
+        let stopped = self.host.cancel().is_cancelled();
+        let limit = if stopped { limits::REPORT_FLUSH_STOPPED } else { limits::REPORT_FLUSH };
+        if tokio::time::timeout(limit, self.reports.wait()).await.is_err() {
             tracing::warn!(component = "gate", pending = self.reports.len(), "reports_unfinished");
         }
         self.reports.reopen();

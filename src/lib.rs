@@ -1,6 +1,7 @@
 //! ax-runner: the process inside an AX agent's sandbox container.
 
 pub mod agent;
+pub mod cli;
 pub mod devhost;
 pub mod doctor;
 pub mod enter;

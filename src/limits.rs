@@ -72,19 +72,64 @@ pub const AGENT_TIMEOUT: Duration = Duration::from_secs(600);
 /// Pauses before each attempt to reconnect (PROTOCOL §3.8).
 pub const RECONNECT_PAUSES: [Duration; 3] =
     [Duration::from_millis(500), Duration::from_millis(1000), Duration::from_millis(2000)];
+/// After a failed round of reconnecting, calls fail at once for this long: those that queued behind it would otherwise
+/// each wait for a round of their own.
+pub const RECONNECT_COOLDOWN: Duration = Duration::from_secs(5);
 /// Time for one connect to a Unix socket: a listener whose backlog is full would block for ever.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Frames waiting for the writer. More senders than this wait; memory stays bounded when the host stops reading.
 pub const SEND_QUEUE_FRAMES: usize = 32;
 
+// --- HTTP (PROTOCOL §4) ----------------------------------------------------------------------------------------------
+
+/// Time for an ordinary call: there are no heartbeats, and slow catalog tools need minutes (PROTOCOL T20).
+pub const HTTP_CALL_TIMEOUT: Duration = Duration::from_secs(300);
+/// Time to deliver an answer of up to 1 MiB.
+pub const HTTP_ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Silence inside a reply's body after which the connection counts as lost.
+pub const HTTP_BODY_SILENCE: Duration = Duration::from_secs(30);
+/// Idle connections are closed before a Node server does it after 5 s (PROTOCOL §4.1).
+pub const HTTP_IDLE: Duration = Duration::from_secs(4);
+/// Idle connections kept: parallel tools reuse them.
+pub const HTTP_IDLE_CONNECTIONS: usize = 4;
+/// Attempts to connect again before a call fails.
+pub const HTTP_CONNECT_RETRIES: usize = 3;
+/// Repetitions of a call the host was too busy for.
+pub const HTTP_BUSY_RETRIES: u32 = 3;
+/// Pause before the first of them; doubled each time.
+pub const HTTP_BUSY_PAUSE: Duration = Duration::from_millis(500);
+/// Longest `Retry-After` that is honoured; more would outlast the turn.
+pub const HTTP_RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
+/// UTF-16 units of an error body that are passed on.
+pub const HTTP_ERROR_BODY_UNITS: usize = 200;
+/// Time for one request for work (PROTOCOL §4.3).
+pub const WORK_POLL_TIMEOUT: Duration = Duration::from_secs(10);
+/// One wait for work; as many empty ones as `AX_MAX_IDLE_POLLS` end the process (PROTOCOL §4.3, §5.1).
+pub const WORK_WAIT: Duration = Duration::from_secs(300);
+/// Pause between two requests for work while a follow-up is likely, so that a warm turn starts at once.
+pub const WORK_PAUSE_WARM: Duration = Duration::from_millis(200);
+/// How long after an answer that is.
+pub const WORK_WARM: Duration = Duration::from_secs(60);
+/// Pause between two requests for work otherwise (PROTOCOL §4.3).
+pub const WORK_PAUSE: Duration = Duration::from_secs(2);
+/// Request ids remembered: the host queues the same work again after a timeout (PROTOCOL T17).
+pub const REQUEST_IDS_REMEMBERED: usize = 256;
+
 // --- the turn (PROTOCOL §6) ------------------------------------------------------------------------------------------
 
 /// `maxTokens` when the command line gives none (PROTOCOL §1.1).
 pub const MAX_TOKENS_DEFAULT: u32 = 8192;
+/// Largest `maxTokens` the host takes (PROTOCOL §14).
+pub const MAX_TOKENS_MAX: u32 = 200_000;
 /// Model id when the command line gives none; the host ignores it (PROTOCOL §1.1, §6.1).
 pub const MODEL_DEFAULT: &str = "claude-sonnet-4-5-20250929";
 /// Tool calls that run in one turn (PROTOCOL §6.7).
 pub const TOOL_CALLS_MAX: usize = 50;
+/// Model calls in one turn. Every one but the last has at least one tool call, so a turn that ends by itself stays under
+/// it; a model that answers every refusal with another call does not.
+pub const LLM_ROUNDS_MAX: usize = TOOL_CALLS_MAX + 20;
+/// Pieces of text on their way to stdout: each round says at most two, and the runner two more.
+pub const ANSWER_PIECES: usize = 2 * LLM_ROUNDS_MAX + 2;
 /// Consecutive failures after which a forwarded tool is refused for the rest of the turn (PROTOCOL §6.7).
 pub const BREAKER_FAILURES: u32 = 3;
 /// Tool calls of one reply that run at the same time. All are answered; more than this wait, so that a reply with
@@ -94,6 +139,8 @@ pub const TOOL_CALLS_PARALLEL: usize = 16;
 pub const LLM_MALFORMED_RETRIES: u32 = 1;
 /// Time pending reports get before the answer is sent without them.
 pub const REPORT_FLUSH: Duration = Duration::from_secs(5);
+/// The same when the turn was cancelled: the process has to end within [`SHUTDOWN`].
+pub const REPORT_FLUSH_STOPPED: Duration = Duration::from_millis(300);
 /// Reports under way at once; the tools wait beyond it instead of piling them up.
 pub const REPORTS_PENDING_MAX: usize = 64;
 
@@ -156,15 +203,36 @@ pub const READ_MAX_UNITS: usize = TOOL_RESULT_MAX_UNITS - 4_000;
 
 // --- the life (PROTOCOL §1.10–1.12) ----------------------------------------------------------------------------------
 
+/// Empty waits for work before the process ends, when `AX_MAX_IDLE_POLLS` gives no number (PROTOCOL §1.2).
+pub const IDLE_POLLS: u32 = 2;
+/// The git sidecar's port when `AX_GIT_SIDECAR_PORT` gives none (PROTOCOL §1.2).
+pub const SIDECAR_PORT: u16 = 9099;
 /// Wait for `<workspace>/.ax` (PROTOCOL §1.11).
 pub const WORKSPACE_WAIT: Duration = Duration::from_secs(30);
 /// Pause between two looks at it (PROTOCOL §1.11).
 pub const WORKSPACE_POLL: Duration = Duration::from_millis(200);
+/// Threads for file work: enough for the calls that run side by side, few enough for a small container.
+pub const BLOCKING_THREADS: usize = 16;
+/// Idle time after which such a thread ends.
+pub const BLOCKING_THREAD_IDLE: Duration = Duration::from_secs(5);
 /// From the first SIGTERM to the end of the process (DESIGN §4.12).
 pub const SHUTDOWN: Duration = Duration::from_millis(1800);
 
+// --- logs (PROTOCOL §13) ---------------------------------------------------------------------------------------------
+
+/// Lines waiting to be written; more are dropped, since a host that does not read must not stop the turn.
+pub const LOG_QUEUE_LINES: usize = 1024;
+/// Wait for room on stderr for the last line of a failing process.
+pub const LAST_WORDS: Duration = Duration::from_millis(200);
+
 // --- the tool catalogue (PROTOCOL §7, §14) ---------------------------------------------------------------------------
 
+/// Silence after which `bash` is given up where the host runs it (PROTOCOL §7).
+pub const BASH_FORWARDED_TIMEOUT: Duration = Duration::from_secs(180);
+/// Bytes of a catalog tool's result that go to a file, when the payload does not say (PROTOCOL §7.2).
+pub const SPILL_THRESHOLD_BYTES: u64 = 20_480;
+/// Where they go: inside the workspace, since `read_file` and `grep` reach nothing else.
+pub const SPILL_DIRECTORY: &str = ".ax/tmp";
 /// Tools in one `llm_call` (PROTOCOL §14).
 pub const LLM_TOOLS_MAX: usize = 200;
 /// UTF-16 units of a tool's description (PROTOCOL §14).
@@ -175,8 +243,9 @@ pub const TOOL_NAME_PROVIDER_MAX: usize = 64;
 pub const DIRECT_TOOLS_MAX: usize = LLM_TOOLS_MAX - 15;
 /// Bytes of JSON these may take, so that a large catalog does not fill the HTTP body before the conversation does.
 pub const DIRECT_TOOLS_MAX_BYTES: usize = 256 * 1024;
-/// Silence after which `bash` is given up where the host runs it (PROTOCOL §7).
-pub const BASH_FORWARDED_TIMEOUT: Duration = Duration::from_secs(180);
+
+// --- search (PROTOCOL §7, §8.3) --------------------------------------------------------------------------------------
+
 /// UTF-16 units of a search pattern (PROTOCOL §14).
 pub const GREP_PATTERN_MAX_UNITS: usize = 10_000;
 /// Lines of context around a match (PROTOCOL §14).
@@ -225,5 +294,28 @@ pub const CHARS_PER_TOKEN: usize = 4;
 // --- git (PROTOCOL §12) ----------------------------------------------------------------------------------------------
 
 // --- the image's entrypoint (DESIGN §5) ------------------------------------------------------------------------------
+
+/// Largest policy file; a larger one is a mistaken path.
+pub const POLICY_MAX_BYTES: u64 = 1024 * 1024;
+/// Destinations in one policy; more cannot be reviewed by anybody.
+pub const POLICY_DESTINATIONS_MAX: usize = 256;
+/// Addresses all names of a policy may resolve to; a hostile zone could otherwise fill the rule set.
+pub const POLICY_ADDRESSES_MAX: usize = 1024;
+/// Time for resolving the names of a policy. Set-up as a whole has to end within ten seconds.
+pub const RESOLVE_DEADLINE: Duration = Duration::from_secs(4);
+/// Time for one run of `nft`; one that hangs must not hold the container between started and closed.
+pub const NFT_DEADLINE: Duration = Duration::from_secs(4);
+/// Output kept from one run of `nft`.
+pub const NFT_OUTPUT_MAX_BYTES: usize = 4 * 1024 * 1024;
+/// Time for one probe of a destination that must be refused. A refusal is immediate; silence counts as closed.
+pub const PROBE_DEADLINE: Duration = Duration::from_millis(500);
+/// As PID 1, from the first forwarded signal to the final one.
+pub const INIT_GRACE: Duration = Duration::from_millis(1500);
+/// Largest environment file.
+pub const ENV_FILE_MAX_BYTES: u64 = 1024 * 1024;
+/// Files copied into a home directory; a seed with more is a mistaken path.
+pub const SEED_FILES_MAX: usize = 2000;
+/// Largest file copied into a home directory.
+pub const SEED_FILE_MAX_BYTES: u64 = 4 * 1024 * 1024;
 
 // --- the development host --------------------------------------------------------------------------------------------

@@ -1,1 +1,3 @@
-//! HTTP clients.
+//! HTTP clients. The runner's own traffic never goes through a proxy and never follows a redirect.
+
+pub mod tcp;

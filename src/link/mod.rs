@@ -1,5 +1,11 @@
 //! The link to the host: one question, one answer, whatever the transport (PROTOCOL §3, §4).
 
+mod http;
+mod socket;
+
+pub use http::HttpLink;
+pub use socket::SocketLink;
+
 use crate::secret::Secret;
 use crate::wire::{Action, Meta, Reply};
 use std::future::Future;
@@ -18,6 +24,9 @@ pub trait HostLink: Send + Sync {
 
     /// Largest request in bytes this transport carries.
     fn request_max_bytes(&self) -> usize;
+
+    /// Trusts a certificate authority (PEM) from now on, where the transport uses certificates.
+    fn trust(&self, _authority: &str) {}
 }
 
 /// Who a turn's calls are for. Immutable: a new turn has a new one, so nothing of the last can leak into it.
@@ -82,7 +91,13 @@ impl Host {
         tokio::select! {
             biased;
             () = self.cancel.cancelled() => Err(CallError::Cancelled),
-            reply = self.link.call(action, &self.context) => reply,
+            reply = self.link.call(action, &self.context) => {
+                if matches!(reply, Err(CallError::TurnOver)) {
+                    // Nothing this turn does can be told to the host any more.
+                    self.cancel.cancel();
+                }
+                reply
+            }
         }
     }
 

@@ -199,11 +199,15 @@ unsafe fn wake_on_child() {
 /// ignores SIGPIPE, we ignore SIGXFSZ, `nohup` SIGHUP), and so would the mask.
 unsafe fn default_signals() {
     const LAST_SIGNAL: c_int = 64;
-    // SAFETY: all-zero is the default action with an empty mask. Numbers that cannot be set are refused by the call.
+    const SET_BYTES: usize = 8;
+    // The kernel's own structure, larger than on any architecture: all zero is the default action with an empty mask.
+    // By the bare call, since the C library refuses the two signals it keeps for itself, and those too come ignored from
+    // some parents.
+    let default = [0_u64; 8];
+    // SAFETY: the kernel reads the structure and writes nothing. Signals that cannot be set are refused.
     unsafe {
-        let default: libc::sigaction = std::mem::zeroed();
         for signal in 1..=LAST_SIGNAL {
-            libc::sigaction(signal, &default, ptr::null_mut());
+            libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), ptr::null::<u64>(), SET_BYTES);
         }
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut none);

@@ -37,3 +37,5 @@ pub use harden::{HardenError, close_inherited, harden};
 pub use known::{Known, adopt_orphans};
 #[cfg(target_os = "linux")]
 pub use shell::{End, Ended, Shell, StartError};
+
+pub mod privileges;

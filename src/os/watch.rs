@@ -88,7 +88,8 @@ impl Kept {
         0
     }
 
-    async fn gone_by(&self, deadline: Instant) -> bool {
+    /// Waits until nothing is left of the call; false when that has not come about in time.
+    pub(super) async fn gone_by(&self, deadline: Instant) -> bool {
         let mut progress = self.progress.clone();
         // An error means that the listener is gone, and with it the runtime.
         timeout_at(deadline, progress.wait_for(|progress| progress.gone)).await.is_ok()

@@ -36,7 +36,8 @@ pub enum ArgumentError {
     },
 }
 
-/// The arguments as one object. Nothing at all, or an empty string, counts as an object without fields.
+/// The arguments as one object. Nothing at all, or an empty string, counts as an object without fields; a string that
+/// holds exactly one JSON object is read as that object, since some providers pass arguments on as text.
 pub fn object(tool: &str, raw: Option<&str>) -> Result<Map<String, Value>, ArgumentError> {
     let raw = raw.map_or("", str::trim);
     if raw.is_empty() || raw == "\"\"" {
@@ -45,6 +46,12 @@ pub fn object(tool: &str, raw: Option<&str>) -> Result<Map<String, Value>, Argum
     let fault = |error: serde_json::Error| ArgumentError::Syntax { tool: tool.to_owned(), fault: error.to_string() };
     match serde_json::from_str::<Strict>(raw).map_err(fault)?.0 {
         Value::Object(fields) => Ok(fields),
+        Value::String(text) if text.trim_start().starts_with('{') => {
+            match serde_json::from_str::<Strict>(&text).map_err(fault)?.0 {
+                Value::Object(fields) => Ok(fields),
+                other => Err(ArgumentError::NotAnObject { tool: tool.to_owned(), received: preview(&other) }),
+            }
+        }
         other => Err(ArgumentError::NotAnObject { tool: tool.to_owned(), received: preview(&other) }),
     }
 }
@@ -157,6 +164,7 @@ mod tests {
     #[test]
     fn only_one_canonical_object_is_accepted() {
         assert_eq!(read("t", Some(r#" {"path":"a","limit":null} "#)), Ok(Args { path: "a".into(), limit: None }));
+        assert_eq!(read("t", Some(r#""{\"path\":\"a\"}""#)), Ok(Args { path: "a".into(), limit: None }));
         for (raw, wanted) in [
             (r#"{"path":"a","path":"b"}"#, "key \"path\" appears twice"),
             (r#"{"path":"a","\u0070ath":"b"}"#, "key \"path\" appears twice"),
@@ -167,6 +175,10 @@ mod tests {
             ("null", "must be a JSON object; received null"),
             ("[]", "received []"),
             ("\"str\"", "received \"str\""),
+            (r#""{\"path\":""#, "not valid JSON"),
+            (r#""{\"path\":\"a\"}{\"path\":\"b\"}""#, "trailing characters"),
+            (r#""{\"path\":\"a\",\"path\":\"b\"}""#, "appears twice"),
+            (r#""\ufeff{\"path\":\"a\"}""#, "must be a JSON object"),
             ("1e309", "number out of range"),
             ("", "missing field `path`"),
             ("\"\"", "missing field `path`"),

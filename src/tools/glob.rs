@@ -13,8 +13,8 @@ use crate::{limits, text};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 const TOOL: &str = "glob";
 
@@ -93,7 +93,7 @@ struct Files {
 }
 
 /// Searches.
-pub fn run(call: Approved<Call>, workspace: &Workspace, cancel: &AtomicBool) -> Finished {
+pub fn run(call: Approved<Call>, workspace: &Workspace, cancel: &CancellationToken) -> Finished {
     let call = call.into_inner();
     let stop = Stop { cancel, deadline: Instant::now() + limits::SEARCH_TIMEOUT };
     match search(&call, workspace, stop) {

@@ -16,8 +16,8 @@ use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 const TOOL: &str = "grep";
 
@@ -126,8 +126,17 @@ impl Call {
     }
 }
 
-/// Compiles the pattern; the error shows where it is wrong.
+/// Compiles the pattern; the error says where it is wrong.
 fn matcher(pattern: &str, ignore_case: bool, literal: bool) -> Result<RegexMatcher, String> {
+    if !literal {
+        // Asked first, since the matcher wraps the pattern before it reads it and would point into the wrapping.
+        let parsed = regex_syntax::ParserBuilder::new().multi_line(true).utf8(false).build().parse(pattern);
+        parsed.map_err(|error| {
+            let (at, fault) = position(&error);
+            let advice = "escape special characters with a backslash, or set literal to search for plain text";
+            format!("{TOOL}: bad pattern at character {at}: {fault}; {advice}")
+        })?;
+    }
     let built = RegexMatcherBuilder::new()
         .case_insensitive(ignore_case)
         .fixed_strings(literal)
@@ -136,16 +145,19 @@ fn matcher(pattern: &str, ignore_case: bool, literal: bool) -> Result<RegexMatch
         .size_limit(limits::GREP_REGEX_MAX_BYTES)
         .dfa_size_limit(limits::GREP_REGEX_MAX_BYTES)
         .build(pattern);
-    built.map_err(|error| {
-        let advice = if pattern.contains('\n') || pattern.contains("\\n") {
-            "; a pattern matches within one line, so it cannot contain a line break"
-        } else if !literal && pattern.contains(['(', '[', '{', '*', '+', '?', '\\']) {
-            "; escape special characters with a backslash, or set literal to search for plain text"
-        } else {
-            ""
-        };
-        format!("{TOOL}: bad pattern: {error}{advice}")
+    built.map_err(|error| match pattern.contains('\n') || pattern.contains("\\n") {
+        true => format!("{TOOL}: bad pattern: a pattern matches within one line, so it cannot contain a line break"),
+        false => format!("{TOOL}: bad pattern: {}", super::one_line(&error.to_string())),
     })
+}
+
+/// Where a pattern is wrong, counted from 1, and why.
+fn position(error: &regex_syntax::Error) -> (usize, String) {
+    match error {
+        regex_syntax::Error::Parse(error) => (error.span().start.column, error.kind().to_string()),
+        regex_syntax::Error::Translate(error) => (error.span().start.column, error.kind().to_string()),
+        other => (1, super::one_line(&other.to_string())),
+    }
 }
 
 impl Proposal for Call {
@@ -164,7 +176,7 @@ struct Found {
 }
 
 /// Searches.
-pub fn run(call: Approved<Call>, workspace: &Workspace, cancel: &AtomicBool) -> Finished {
+pub fn run(call: Approved<Call>, workspace: &Workspace, cancel: &CancellationToken) -> Finished {
     let call = call.into_inner();
     let stop = Stop { cancel, deadline: Instant::now() + limits::SEARCH_TIMEOUT };
     match search(&call, workspace, stop) {
@@ -253,11 +265,9 @@ impl Rendered<'_> {
     }
 
     fn lines(&mut self, path: &str, lines: &[Line]) -> bool {
-        if self.call.context > 0 && !self.text.is_empty() && !self.line("--") {
-            return false;
-        }
         let mut kept = (self.text.len(), self.units);
-        for line in lines {
+        let gap = (self.call.context > 0 && !self.text.is_empty()).then_some(&Line::Gap);
+        for line in gap.into_iter().chain(lines) {
             let fits = match line {
                 Line::Match(number, text) => self.counted(&self.prefixed(path, ':', *number, text)),
                 Line::Before(number, text) | Line::After(number, text) => {

@@ -1,8 +1,8 @@
 //! The tools: a verb a file; arguments in, result out. They know neither the model nor the socket.
 
 pub mod arguments;
-#[cfg(target_os = "linux")]
 pub mod bash;
+mod breaker;
 pub mod catalog;
 pub mod edit_file;
 mod fields;
@@ -11,12 +11,13 @@ pub mod forward;
 pub mod glob;
 pub mod grep;
 pub mod read_file;
-#[cfg(target_os = "linux")]
-pub mod registry;
 mod search;
 pub mod skill;
 pub mod skill_write;
+mod toolbox;
 pub mod write_file;
+
+pub use toolbox::{Toolbox, Turn};
 
 use crate::wire::Report;
 

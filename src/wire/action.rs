@@ -196,6 +196,11 @@ impl Forward {
         Self { repeatable: true, ..self }
     }
 
+    /// The action's name.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
     /// The action's fields.
     pub fn fields(&self) -> &Map<String, Value> {
         &self.fields

@@ -6,7 +6,7 @@ pub mod check;
 mod frame;
 mod payload;
 mod reply;
-mod surrogates;
+pub(crate) mod surrogates;
 mod tool;
 
 pub use action::{Action, Approve, Forward, LlmCall, Meta, Operation, Report, TaskType};

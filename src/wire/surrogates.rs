@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 /// The document with each `\uD800`–`\uDFFF` escape that has no partner replaced by `\ufffd`. Works on text only: whether
 /// it is JSON is for the parser to say.
-pub(super) fn repair(json: &str) -> Cow<'_, str> {
+pub(crate) fn repair(json: &str) -> Cow<'_, str> {
     let bytes = json.as_bytes();
     let mut fixed: Option<Vec<u8>> = None;
     let mut at = 0;

@@ -13,6 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 /// Does a walk want this entry?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,10 +35,10 @@ pub(crate) trait Select: Sync {
 }
 
 /// When to stop before the end.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) struct Stop<'a> {
     /// The caller lost interest.
-    pub(crate) cancel: &'a AtomicBool,
+    pub(crate) cancel: &'a CancellationToken,
     /// Time is over.
     pub(crate) deadline: Instant,
 }
@@ -45,7 +46,7 @@ pub(crate) struct Stop<'a> {
 impl Stop<'_> {
     /// Now?
     pub(crate) fn now(&self) -> bool {
-        self.cancel.load(Ordering::Relaxed) || Instant::now() >= self.deadline
+        self.cancel.is_cancelled() || Instant::now() >= self.deadline
     }
 }
 

@@ -1,1 +1,17 @@
 //! The integration tests: one binary, a module a theme.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a test panics with what is wrong, prints what it skips, and starts what it needs"
+)]
+
+mod devhost;
+mod files;
+mod floors;
+mod life;
+#[cfg(target_os = "linux")]
+mod processes;
+mod search;

@@ -1,0 +1,136 @@
+//! One reply of the model, made fit to be replayed.
+
+use crate::limits;
+use crate::text::cut_units;
+use crate::wire::{Block, Chunk, Message, Role, ToolCall, Usage};
+use serde_json::{Value, json};
+use std::collections::HashSet;
+
+/// What the model said in one round.
+#[derive(Debug, Default)]
+pub(super) struct Round {
+    /// All its text, joined with nothing between.
+    pub text: String,
+    /// Its tool calls, in order, each with an id of its own.
+    pub calls: Vec<Call>,
+    /// Tokens used.
+    pub usage: Usage,
+}
+
+/// A tool call of the round.
+#[derive(Debug, Clone)]
+pub(super) struct Call {
+    /// Unique in the conversation.
+    pub id: String,
+    /// As the model wrote it.
+    pub name: String,
+    /// JSON text as the model wrote it; `null` when absent.
+    pub args: String,
+    /// The reply ended at its token limit right after this call, so its arguments may be cut.
+    pub cut: bool,
+}
+
+impl Round {
+    /// Sorts the chunks. `used` holds the ids of the conversation so far: providers pair results with calls by id, so an
+    /// empty or repeated one gets a new name.
+    pub(super) fn new(chunks: Vec<Chunk>, max_tokens: u32, used: &mut HashSet<String>) -> Self {
+        let mut round = Self::default();
+        let mut ends_with_call = false;
+        for chunk in chunks {
+            match chunk {
+                Chunk::Text(text) => {
+                    ends_with_call &= text.is_empty();
+                    round.text.push_str(&text);
+                }
+                Chunk::ToolUse(call) => {
+                    ends_with_call = true;
+                    round.calls.push(Call::new(call, used));
+                }
+                Chunk::Done(usage) => round.usage = usage,
+                Chunk::Other => {}
+            }
+        }
+        if round.usage.output_tokens >= u64::from(max_tokens)
+            && ends_with_call
+            && let Some(last) = round.calls.last_mut()
+        {
+            last.cut = true;
+        }
+        round
+    }
+
+    /// The message that replays this round: text first, then the calls (PROTOCOL §6.2).
+    pub(super) fn message(&self) -> Message {
+        let text = cut_units(&self.text, limits::MESSAGE_MAX_UNITS);
+        if self.calls.is_empty() {
+            return Message::text(Role::Assistant, if text.trim().is_empty() { "." } else { text });
+        }
+        let mut blocks = Vec::with_capacity(self.calls.len() + 1);
+        if !text.trim().is_empty() {
+            blocks.push(Block::Text { text: text.to_owned() });
+        }
+        blocks.extend(self.calls.iter().map(Call::block));
+        Message::blocks(Role::Assistant, blocks)
+    }
+}
+
+impl Call {
+    fn new(call: ToolCall, used: &mut HashSet<String>) -> Self {
+        let wish = cut_units(&call.id.replace('\0', ""), limits::TOOL_ID_MAX_UNITS).to_owned();
+        let mut id = wish.clone();
+        let mut count = used.len();
+        while id.is_empty() || used.contains(&id) {
+            count += 1;
+            id = format!("call_{count}");
+        }
+        used.insert(id.clone());
+        let args = call.args.map_or_else(|| "null".to_owned(), |raw| raw.get().to_owned());
+        Self { id, name: call.name, args, cut: false }
+    }
+
+    /// Replayed arguments are an object, as providers demand; what was not one is told in the call's result.
+    fn block(&self) -> Block {
+        let input = serde_json::from_str(&self.args).ok().filter(Value::is_object).unwrap_or_else(|| json!({}));
+        let name = cut_units(&self.name.replace('\0', ""), limits::TOOL_ID_MAX_UNITS).to_owned();
+        Block::ToolUse { id: self.id.clone(), name: if name.is_empty() { "unknown".to_owned() } else { name }, input }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(id: &str, args: &str) -> Chunk {
+        let body = format!(r#"{{"id":"{id}","name":"bash","args":{args}}}"#);
+        Chunk::ToolUse(serde_json::from_str(&body).unwrap())
+    }
+
+    #[test]
+    fn ids_are_unique_and_inputs_are_objects() {
+        let mut used = HashSet::from(["old".to_owned()]);
+        let chunks = vec![call("a", "{}"), call("a", "[1]"), call("", "null"), call("old", "{\"x\":1}")];
+        let round = Round::new(chunks, 100, &mut used);
+        let ids: HashSet<&str> = round.calls.iter().map(|call| call.id.as_str()).collect();
+        assert_eq!(ids.len(), 4);
+        assert!(!ids.contains("") && !ids.contains("old") && ids.contains("a"));
+        let crate::wire::Content::Blocks(blocks) = round.message().content else { panic!("not blocks") };
+        assert_eq!(blocks.len(), 4);
+        assert!(blocks.iter().all(|block| matches!(block, Block::ToolUse { input: Value::Object(_), .. })));
+    }
+
+    #[test]
+    fn a_reply_at_its_token_limit_marks_only_the_call_it_ends_with() {
+        let done = Chunk::Done(Usage { input_tokens: 1, output_tokens: 100 });
+        let mut used = HashSet::new();
+        let round = Round::new(vec![call("a", "{}"), call("b", "{}"), done.clone()], 100, &mut used);
+        assert_eq!(round.calls.iter().map(|call| call.cut).collect::<Vec<_>>(), [false, true]);
+        let round = Round::new(vec![call("c", "{}"), Chunk::Text("x".into()), done], 100, &mut used);
+        assert!(!round.calls[0].cut);
+    }
+
+    #[test]
+    fn nothing_said_is_a_dot() {
+        let message = Round::default().message();
+        assert_eq!(message, Message::text(Role::Assistant, "."));
+    }
+}

@@ -1,0 +1,191 @@
+//! The loop of one turn (PROTOCOL §6.7–6.9).
+
+use super::messages::tool_result;
+use super::reply::{Call, Round};
+use crate::limits;
+use crate::link::{CallError, Host};
+use crate::tools::Toolbox;
+use crate::wire::{Action, Block, Content, LlmCall, Message, Role, Usage};
+use futures_util::StreamExt;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// What stays the same for all rounds of a turn.
+#[derive(Debug, Clone)]
+pub struct Brief {
+    /// Model id for the host's log.
+    pub model: String,
+    /// Upper bound of one reply.
+    pub max_tokens: u32,
+    /// The system prompt; none when empty.
+    pub system: String,
+}
+
+/// How a turn ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// Everything the model said to the user.
+    pub answer: String,
+    /// What kept it from finishing, if anything did.
+    pub failure: Option<Failure>,
+    /// Tools that were started. While it is 0, running the turn again does no harm.
+    pub tools_started: usize,
+    /// Tokens of all rounds.
+    pub usage: Usage,
+}
+
+/// Why the model could not finish.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The host or the model refused the request.
+    #[error("the model call failed: {0}")]
+    Model(String),
+    /// The host did not answer, or cannot be reached.
+    #[error("the model call failed: {0}")]
+    Link(CallError),
+    /// The model went on calling tools after the limit.
+    #[error("stopped after {0} model calls; the work so far is kept")]
+    TooManyRounds(usize),
+}
+
+/// Runs rounds until the model stops calling tools. Each round's text is given to `say` as it comes, with the blank line
+/// that parts it from the text before (PROTOCOL §6.9).
+pub async fn run(
+    brief: &Brief,
+    mut conversation: Vec<Message>,
+    host: &Host,
+    tools: &Arc<Toolbox>,
+    say: &mut (dyn FnMut(&str) + Send),
+) -> Ended {
+    let mut ended = Ended { answer: String::new(), failure: None, tools_started: 0, usage: Usage::default() };
+    let mut ids = ids_of(&conversation);
+    for _ in 0..limits::LLM_ROUNDS_MAX {
+        let round = match ask(brief, &conversation, host, tools, &mut ids).await {
+            Ok(round) => round,
+            Err(failure) => {
+                ended.failure = Some(failure);
+                return ended;
+            }
+        };
+        ended.usage.input_tokens += round.usage.input_tokens;
+        ended.usage.output_tokens += round.usage.output_tokens;
+        if !round.text.is_empty() {
+            let gap = if ended.answer.is_empty() { "" } else { "\n\n" };
+            say(gap);
+            say(&round.text);
+            ended.answer.push_str(gap);
+            ended.answer.push_str(&round.text);
+        }
+        if round.calls.is_empty() {
+            return ended;
+        }
+        conversation.push(round.message());
+        let results = execute(&round.calls, tools, &mut ended.tools_started, brief.max_tokens).await;
+        for (call, text) in round.calls.iter().zip(results) {
+            conversation.push(tool_result(&call.id, &text));
+        }
+        if host.cancel().is_cancelled() {
+            ended.failure = Some(Failure::Link(CallError::Cancelled));
+            return ended;
+        }
+    }
+    ended.failure = Some(Failure::TooManyRounds(limits::LLM_ROUNDS_MAX));
+    ended
+}
+
+/// One model call. A reply that cannot be read is asked for once more: models do break their JSON now and then.
+async fn ask(
+    brief: &Brief,
+    conversation: &[Message],
+    host: &Host,
+    tools: &Toolbox,
+    ids: &mut HashSet<String>,
+) -> Result<Round, Failure> {
+    let system = (!brief.system.is_empty()).then(|| Message::text(Role::System, brief.system.as_str()));
+    let action = Action::LlmCall(LlmCall {
+        model: Some(brief.model.clone()),
+        task_type: None,
+        messages: system.into_iter().chain(conversation.iter().cloned()).collect(),
+        tools: tools.specs().to_vec(),
+        max_tokens: Some(brief.max_tokens),
+    });
+    let mut attempts = 0;
+    loop {
+        let asked = Instant::now();
+        let reply = host.call(&action).await.map_err(Failure::Link)?;
+        let ms = asked.elapsed().as_millis() as u64;
+        tracing::debug!(component = "runner", messages = conversation.len(), ms, "llm_call_result");
+        reply.accepted().map_err(Failure::Model)?;
+        match reply.chunks() {
+            Ok(chunks) => return Ok(Round::new(chunks, brief.max_tokens, ids)),
+            Err(error) if attempts >= limits::LLM_MALFORMED_RETRIES => return Err(Failure::Model(error)),
+            Err(error) => {
+                tracing::warn!(component = "runner", error = error.as_str(), "llm_reply_malformed");
+                attempts += 1;
+            }
+        }
+    }
+}
+
+/// Runs the calls side by side and returns their texts in call order: one for each, whatever happened to it.
+async fn execute(calls: &[Call], tools: &Arc<Toolbox>, started: &mut usize, max_tokens: u32) -> Vec<String> {
+    let planned: Vec<_> = calls.iter().map(|call| plan(call, tools, started, max_tokens)).collect();
+    let running = planned.into_iter().map(|plan| {
+        let tools = tools.clone();
+        async move {
+            let (name, args) = match plan {
+                Err(text) => return text,
+                Ok(call) => call,
+            };
+            // A task of its own, so that a panic is this call's result and not the turn's end.
+            let begun = Instant::now();
+            let tool = name.clone();
+            let outcome = tokio::spawn(async move { tools.invoke(&name, &args).await }).await;
+            let ms = begun.elapsed().as_millis() as u64;
+            tracing::debug!(component = "runner", tool = tool.as_str(), ms, "tool_result");
+            match outcome {
+                Ok(text) => text,
+                Err(_) => "Error: the tool failed inside the runner; what it did before that is unknown. Check before \
+                           you repeat it."
+                    .to_owned(),
+            }
+        }
+    });
+    futures_util::stream::iter(running).buffered(limits::TOOL_CALLS_PARALLEL).collect().await
+}
+
+/// Decides, in call order, what runs; `Err` is the result of a call that does not.
+fn plan(call: &Call, tools: &Toolbox, started: &mut usize, max_tokens: u32) -> Result<(String, String), String> {
+    if !tools.has(&call.name) {
+        return Err(format!("Tool {} not found", crate::text::cut_units(&call.name, limits::TOOL_ID_MAX_UNITS)));
+    }
+    if call.cut {
+        return Err(format!(
+            "Error: the reply was cut at its limit of {max_tokens} tokens, so the arguments of this call may be \
+             incomplete and it was not run. Send it again in smaller parts."
+        ));
+    }
+    if *started >= limits::TOOL_CALLS_MAX {
+        return Err(format!(
+            "Error: Maximum tool call limit reached ({} calls). Please provide your final response to the user.",
+            limits::TOOL_CALLS_MAX
+        ));
+    }
+    *started += 1;
+    Ok((call.name.clone(), call.args.clone()))
+}
+
+fn ids_of(conversation: &[Message]) -> HashSet<String> {
+    let blocks = conversation.iter().filter_map(|message| match &message.content {
+        Content::Blocks(blocks) => Some(blocks),
+        Content::Text(_) => None,
+    });
+    blocks
+        .flatten()
+        .filter_map(|block| match block {
+            Block::ToolUse { id, .. } => Some(id.clone()),
+            _ => None,
+        })
+        .collect()
+}

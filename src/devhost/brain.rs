@@ -1,0 +1,349 @@
+//! Answers requests, whatever way they came: the model from the script, approvals from the policy, everything else
+//! canned. Remembers every request for the tests.
+
+use super::canned;
+use super::event::{Event, Listener};
+use super::fault::{Fault, Plan, Point};
+use super::policy::{Policy, Verdict};
+use super::script::Script;
+use super::validate::{self, Checked, Transport};
+use super::{Answer, Request, Violation};
+use crate::devhost::ask;
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The host's mind.
+pub(crate) struct Brain {
+    state: Mutex<State>,
+    changed: Condvar,
+    listeners: Vec<Listener>,
+    started: Instant,
+}
+
+#[derive(Default)]
+pub(crate) struct State {
+    pub(crate) script: Script,
+    pub(crate) policy: Policy,
+    pub(crate) plan: Plan,
+    pub(crate) requests: Vec<Request>,
+    pub(crate) violations: Vec<Violation>,
+    pub(crate) answers: Vec<Answer>,
+    pub(crate) connections: usize,
+    pub(crate) open: usize,
+    counts: BTreeMap<String, usize>,
+    rounds: usize,
+    /// The turn's payload, to compare the metadata with.
+    expected: Option<Map<String, Value>>,
+    catalog: Vec<Value>,
+    /// HTTP: the one slot for work.
+    work: Option<String>,
+    /// HTTP: tokens of turns the host is processing.
+    turns: BTreeSet<String>,
+}
+
+/// The answer to one request, still without its envelope.
+#[derive(Debug)]
+pub(crate) struct Handled {
+    pub(crate) msg_id: Option<String>,
+    pub(crate) body: Body,
+    pub(crate) faults: Vec<Fault>,
+    /// The turn's answer is in.
+    pub(crate) answered: bool,
+    ask: Option<Value>,
+}
+
+/// What is sent.
+#[derive(Debug)]
+pub(crate) enum Body {
+    /// A JSON object; the envelope's id is put in.
+    Json(String),
+    /// A JSON object that gets no id.
+    Bare(String),
+    /// These bytes, `{{msgId}}` replaced.
+    Exact(String),
+}
+
+impl Brain {
+    pub(crate) fn new(script: Script, policy: Policy, listeners: Vec<Listener>) -> Self {
+        let state = State { script, policy, ..State::default() };
+        Self { state: Mutex::new(state), changed: Condvar::new(), listeners, started: Instant::now() }
+    }
+
+    /// The state; a panic elsewhere must not hide what was seen.
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until the state satisfies `ready`; `false` after `limit`.
+    pub(crate) fn wait(&self, limit: Duration, ready: impl Fn(&State) -> bool) -> bool {
+        let (_state, result) = self
+            .changed
+            .wait_timeout_while(self.state(), limit, |state| !ready(state))
+            .unwrap_or_else(PoisonError::into_inner);
+        !result.timed_out()
+    }
+
+    pub(crate) fn emit(&self, event: &Event) {
+        self.listeners.iter().for_each(|listener| listener(event));
+    }
+
+    pub(crate) fn violation(&self, action: &str, message: impl Into<String>) {
+        let message = message.into();
+        self.emit(&Event::Violation(match action {
+            "" => message.clone(),
+            action => format!("{action}: {message}"),
+        }));
+        self.state().violations.push(Violation { action: action.to_owned(), message });
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn connected(&self) -> usize {
+        self.emit(&Event::Connected);
+        let mut state = self.state();
+        state.connections += 1;
+        state.open += 1;
+        let number = state.connections;
+        drop(state);
+        self.changed.notify_all();
+        number
+    }
+
+    pub(crate) fn disconnected(&self) {
+        self.emit(&Event::Disconnected);
+        self.state().open -= 1;
+        self.changed.notify_all();
+    }
+
+    /// From now on the metadata must be this payload's.
+    pub(crate) fn expect(&self, payload: &Value) {
+        let mut state = self.state();
+        state.expected = payload.as_object().filter(|object| object.contains_key("message")).cloned();
+        state.catalog = payload["catalog"].as_array().cloned().unwrap_or_default();
+    }
+
+    /// Puts an item into the slot for work; an unclaimed one is overwritten (PROTOCOL §4.3).
+    pub(crate) fn push_work(&self, item: String, pod_token: &str) {
+        let payload: Value = serde_json::from_str(&item).unwrap_or_default();
+        let token = payload["ipcToken"].as_str().unwrap_or(pod_token).to_owned();
+        self.expect(&payload);
+        let mut state = self.state();
+        state.turns.insert(token);
+        state.work = Some(item);
+    }
+
+    /// The item in the slot; it stays there if it is to be handed out `again`.
+    pub(crate) fn work(&self, again: bool) -> Option<String> {
+        let mut state = self.state();
+        if again { state.work.clone() } else { state.work.take() }
+    }
+
+    /// Is the host processing the turn of this token?
+    pub(crate) fn open_turn(&self, token: &str) -> bool {
+        self.state().turns.contains(token)
+    }
+
+    /// Every later call of this turn is refused (PROTOCOL §4.1).
+    pub(crate) fn close_turn(&self, token: &str) {
+        self.state().turns.remove(token);
+    }
+
+    /// Will a reply have to reset its connection?
+    pub(crate) fn resets(&self) -> bool {
+        let state = self.state();
+        state.plan.resets() || state.script.resets()
+    }
+
+    /// The faults of the next request addressed by `key` (an action, `*`, or a path over HTTP).
+    pub(crate) fn due(&self, key: &str) -> Vec<Fault> {
+        let mut state = self.state();
+        let count = state.counts.entry(key.to_owned()).or_default();
+        *count += 1;
+        let nth = *count;
+        state.plan.take(key, nth)
+    }
+
+    /// Takes one request: checks it, carries it out unless a fault drops it first, and decides the answer.
+    pub(crate) fn receive(&self, raw: &[u8], transport: Transport, connection: usize) -> Handled {
+        let checked = validate::check(raw, transport);
+        let mut faults = self.due(&checked.action);
+        faults.extend(self.due("*"));
+        let carried_out = !faults.iter().any(Fault::drops);
+        self.record(raw, &checked, connection, carried_out);
+        for message in checked.violations.iter().chain(&self.strangers(&checked, transport)) {
+            self.violation(&checked.action, message.clone());
+        }
+        let mut handled = Handled {
+            msg_id: checked.msg_id.clone(),
+            body: Body::Json("{}".to_owned()),
+            faults,
+            answered: false,
+            ask: None,
+        };
+        if carried_out {
+            match &checked.refusal {
+                Some(refusal) => handled.body = Body::Json(refusal.to_string()),
+                None => self.carry_out(&checked, transport, &mut handled),
+            }
+        }
+        for fault in &handled.faults {
+            self.emit(&Event::Fault(format!("{}: {fault:?}", checked.action)));
+        }
+        self.changed.notify_all();
+        handled
+    }
+
+    /// Finishes an answer that a person gives.
+    pub(crate) async fn settle(&self, handled: &mut Handled) {
+        let Some(request) = handled.ask.take() else { return };
+        let verdict = ask::terminal(&request).await;
+        handled.body = self.verdict(&request, &verdict, &mut handled.faults);
+    }
+
+    fn record(&self, raw: &[u8], checked: &Checked, connection: usize, carried_out: bool) {
+        self.emit(&Event::Request { action: checked.action.clone(), value: checked.value.clone() });
+        let at = self.started.elapsed();
+        let mut state = self.state();
+        let index = state.requests.len();
+        state.requests.push(Request {
+            index,
+            at,
+            connection,
+            action: checked.action.clone(),
+            raw: Bytes::copy_from_slice(raw),
+            value: checked.value.clone(),
+            carried_out,
+        });
+    }
+
+    /// Metadata that is not the turn's.
+    fn strangers(&self, checked: &Checked, transport: Transport) -> Vec<String> {
+        let state = self.state();
+        let Some(expected) = &state.expected else { return Vec::new() };
+        let pairs = [
+            ("_sessionId", "sessionId"),
+            ("_requestId", "requestId"),
+            ("_userId", "userId"),
+            ("_sessionScope", "sessionScope"),
+        ];
+        // A summary without the request's id is not streamed to the user (PROTOCOL T10).
+        let summary = checked.value["taskType"] == "fast";
+        let wrong = |(key, source): (&str, &str)| {
+            let wanted = expected.get(source).and_then(Value::as_str);
+            let found = checked.meta(key);
+            let absent = wanted.is_none() && found.is_none_or(|found| transport == Transport::Http && found.is_empty());
+            let fits = absent || found == wanted || (summary && key == "_requestId" && found.is_none());
+            // Asking for more work belongs to no turn.
+            (!fits && !matches!(checked.action.as_str(), "" | "fetch_work"))
+                .then(|| format!("{key} is {found:?}; the payload's {source} is {wanted:?}"))
+        };
+        pairs.into_iter().filter_map(wrong).collect()
+    }
+
+    fn carry_out(&self, checked: &Checked, transport: Transport, handled: &mut Handled) {
+        let request = &checked.value;
+        match checked.action.as_str() {
+            "llm_call" => self.model(request, handled),
+            "sandbox_approve" => self.approve(request, handled),
+            "sandbox_result" => {
+                self.emit(&Event::Reported { request: request.clone() });
+                handled.body = ok(json!({}));
+            }
+            "agent_response" => {
+                let content = request["content"].as_str().unwrap_or_default().to_owned();
+                self.emit(&Event::Answer { content: content.clone() });
+                let request_id = checked.meta("_requestId").map(str::to_owned);
+                self.state().answers.push(Answer { content, request_id });
+                handled.answered = true;
+                // The bridge's acknowledgement has no id (PROTOCOL T5).
+                handled.body = match transport {
+                    Transport::Listen => Body::Bare(r#"{"ok":true}"#.to_owned()),
+                    _ => ok(json!({})),
+                };
+            }
+            action => {
+                let state = self.state();
+                let reply = match state.script.actions.get(action) {
+                    Some(reply) => reply.clone(),
+                    None => canned::reply(action, request, &state.catalog),
+                };
+                drop(state);
+                self.emit(&Event::Forwarded { action: action.to_owned(), reply: reply.to_string() });
+                handled.body = ok(reply);
+            }
+        }
+    }
+
+    fn model(&self, request: &Value, handled: &mut Handled) {
+        let mut state = self.state();
+        let task = request["taskType"].as_str().unwrap_or("default");
+        let count = state.rounds;
+        let reply = state.script.reply(task, &last_results(request), count);
+        state.rounds += 1;
+        drop(state);
+        self.emit(&Event::Model { text: reply.text, calls: reply.calls });
+        handled.faults.extend(reply.faults);
+        handled.body = if reply.exact { Body::Exact(reply.body) } else { Body::Json(reply.body) };
+    }
+
+    fn approve(&self, request: &Value, handled: &mut Handled) {
+        let (verdict, delay) = self.state().policy.judge(request);
+        if delay > 0 {
+            handled.faults.push(Fault::DelayMs(delay));
+        }
+        match verdict {
+            Verdict::Ask => handled.ask = Some(request.clone()),
+            verdict => handled.body = self.verdict(request, &verdict, &mut handled.faults),
+        }
+    }
+
+    fn verdict(&self, request: &Value, verdict: &Verdict, faults: &mut Vec<Fault>) -> Body {
+        let (words, body) = match verdict {
+            Verdict::Allow => ("allowed".to_owned(), json!({"approved": true})),
+            Verdict::Deny(reason) if reason.is_empty() => ("denied".to_owned(), json!({"approved": false})),
+            Verdict::Deny(reason) => (format!("denied: {reason}"), json!({"approved": false, "reason": reason})),
+            Verdict::Reply(reply) => (format!("answered {}", json!(reply)), json!(reply)),
+            Verdict::Ask | Verdict::NoAnswer => {
+                faults.push(Fault::Silence(Point::Read));
+                ("no answer".to_owned(), json!({}))
+            }
+        };
+        self.emit(&Event::Judged { request: request.clone(), verdict: words });
+        ok(body)
+    }
+}
+
+/// `ok: true` and the handler's fields, which may override it (PROTOCOL §3.3).
+fn ok(fields: Value) -> Body {
+    let mut body = Map::from_iter([("ok".to_owned(), Value::Bool(true))]);
+    if let Value::Object(fields) = fields {
+        body.extend(fields);
+    }
+    Body::Json(Value::Object(body).to_string())
+}
+
+/// The texts of the tool results after the last assistant message.
+fn last_results(request: &Value) -> String {
+    let messages = request["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let round = messages.iter().rev().take_while(|message| message["role"] == "user").collect::<Vec<_>>();
+    let blocks = round.into_iter().rev().filter_map(|message| message["content"].as_array()).flatten();
+    let texts: Vec<&str> = blocks.filter_map(|block| block["content"].as_str()).collect();
+    texts.join("\n")
+}
+
+impl Body {
+    /// The bytes to send. `id` is what stands in the envelope, if anything.
+    pub(crate) fn bytes(&self, id: Option<&str>) -> Vec<u8> {
+        match (self, id) {
+            (Self::Exact(text), id) => text.replace("{{msgId}}", id.unwrap_or_default()).into_bytes(),
+            (Self::Json(text), Some(id)) => match text.strip_suffix('}') {
+                Some("{") => format!("{{\"_msgId\":{}}}", json!(id)).into_bytes(),
+                Some(open) => format!("{open},\"_msgId\":{}}}", json!(id)).into_bytes(),
+                None => text.clone().into_bytes(),
+            },
+            (Self::Json(text) | Self::Bare(text), _) => text.clone().into_bytes(),
+        }
+    }
+}

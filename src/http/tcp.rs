@@ -1,0 +1,69 @@
+//! The client for TCP and TLS: one provider, built-in roots, system settings ignored.
+
+use crate::limits;
+use reqwest::{Certificate, Client, redirect};
+use std::sync::Once;
+
+/// Why a client could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The certificate authority of the payload.
+    #[error("the certificate authority is not valid PEM: {0}")]
+    Authority(reqwest::Error),
+    /// TLS or the resolver could not be set up.
+    #[error("no HTTP client: {0}")]
+    Build(reqwest::Error),
+}
+
+/// Does a client keep connections for later requests?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reuse {
+    /// Yes, for less time than a Node server does (5 s, PROTOCOL §4.1).
+    Pooled,
+    /// No. For what must not be repeated: on a kept connection that the server is closing, "not seen" and "seen, then
+    /// closed" look the same.
+    Fresh,
+}
+
+/// Makes a client that trusts the built-in roots and `authority`.
+pub fn client(reuse: Reuse, authority: Option<&str>) -> Result<Client, ClientError> {
+    static PROVIDER: Once = Once::new();
+    PROVIDER.call_once(|| {
+        // Fails only when a provider is installed already, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    });
+    let mut roots: Vec<Certificate> =
+        webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().filter_map(|der| Certificate::from_der(der).ok()).collect();
+    if let Some(pem) = authority {
+        roots.extend(Certificate::from_pem_bundle(pem.as_bytes()).map_err(ClientError::Authority)?);
+    }
+    let kept = match reuse {
+        Reuse::Pooled => limits::HTTP_IDLE_CONNECTIONS,
+        Reuse::Fresh => 0,
+    };
+    Client::builder()
+        .no_proxy()
+        .redirect(redirect::Policy::none())
+        .tls_certs_only(roots)
+        .connect_timeout(limits::CONNECT_TIMEOUT)
+        .pool_idle_timeout(limits::HTTP_IDLE)
+        .pool_max_idle_per_host(kept)
+        .http1_only()
+        .build()
+        .map_err(ClientError::Build)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_can_be_made() {
+        client(Reuse::Pooled, None).unwrap();
+        client(Reuse::Fresh, None).unwrap();
+        assert!(matches!(
+            client(Reuse::Fresh, Some("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----")),
+            Err(_)
+        ));
+    }
+}

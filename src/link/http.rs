@@ -1,0 +1,214 @@
+//! HTTP IPC (PROTOCOL §4): one POST a call, the turn's token on each.
+
+use super::{BoxFuture, CallContext, CallError, HostLink};
+use crate::http::tcp::{self, ClientError, Reuse};
+use crate::limits;
+use crate::wire::{Action, Meta, Reply};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::{Client, Response, StatusCode};
+use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The link of the HTTP mode.
+pub struct HttpLink {
+    url: String,
+    llm_timeout: Duration,
+    clients: RwLock<Clients>,
+}
+
+/// One client for each way to use connections; clones share them.
+#[derive(Clone)]
+struct Clients {
+    pooled: Client,
+    fresh: Client,
+}
+
+impl Clients {
+    fn new(authority: Option<&str>) -> Result<Self, ClientError> {
+        Ok(Self { pooled: tcp::client(Reuse::Pooled, authority)?, fresh: tcp::client(Reuse::Fresh, authority)? })
+    }
+}
+
+impl HttpLink {
+    /// A link to the host at `base` (`AX_HOST_URL`). Connects with the first call.
+    pub fn new(base: &str, llm_timeout: Duration) -> Result<Self, ClientError> {
+        let url = format!("{}/internal/ipc", base.trim_end_matches('/'));
+        Ok(Self { url, llm_timeout, clients: RwLock::new(Clients::new(None)?) })
+    }
+
+    fn clients(&self) -> Clients {
+        self.clients.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Repeats where it is safe: once after a lost connection, a few times when the host says it is busy.
+    async fn exchange(&self, action: &Action, context: &CallContext) -> Result<Reply, CallError> {
+        let body = encode(action, &context.meta)?;
+        let timeout = timeout(action, self.llm_timeout);
+        let deadline = Instant::now() + timeout;
+        let (mut lost, mut busy) = (0, 0);
+        let clients = self.clients();
+        loop {
+            // A kept connection may be stale, so it is only for what can be repeated, and never for the repetition.
+            let client = if action.repeatable() && lost == 0 { &clients.pooled } else { &clients.fresh };
+            let request = self.request(client, body.clone(), context);
+            let outcome = match tokio::time::timeout_at(deadline, attempt(request)).await {
+                Ok(outcome) => outcome,
+                Err(_) => return Err(CallError::TimedOut(timeout.as_millis())),
+            };
+            match outcome {
+                Attempt::Reply(reply) => return Ok(reply),
+                Attempt::Failed(error) => return Err(error),
+                Attempt::Unreached(detail) if lost >= limits::HTTP_CONNECT_RETRIES => {
+                    return Err(CallError::NotSent(format!("IPC {} failed: {detail}", action.name())));
+                }
+                Attempt::Unreached(_) => {
+                    tokio::time::sleep(limits::RECONNECT_PAUSES[lost.min(limits::RECONNECT_PAUSES.len() - 1)]).await;
+                    lost += 1;
+                }
+                Attempt::Lost if lost == 0 && action.repeatable() => lost += 1,
+                Attempt::Lost => return Err(CallError::OutcomeUnknown),
+                Attempt::Busy { wait, seen, error } => {
+                    let safe = !seen || action.repeatable();
+                    let pause = wait.unwrap_or(limits::HTTP_BUSY_PAUSE * 2u32.pow(busy));
+                    if !safe || busy >= limits::HTTP_BUSY_RETRIES || Instant::now() + pause >= deadline {
+                        return Err(error);
+                    }
+                    busy += 1;
+                    tokio::time::sleep(pause).await;
+                }
+            }
+        }
+    }
+
+    fn request(&self, client: &Client, body: Vec<u8>, context: &CallContext) -> reqwest::RequestBuilder {
+        client.post(&self.url).headers(headers(context)).body(body)
+    }
+}
+
+impl HostLink for HttpLink {
+    fn call<'a>(&'a self, action: &'a Action, context: &'a CallContext) -> BoxFuture<'a, Result<Reply, CallError>> {
+        Box::pin(self.exchange(action, context))
+    }
+
+    fn request_max_bytes(&self) -> usize {
+        limits::HTTP_BODY_MAX_BYTES
+    }
+
+    fn trust(&self, authority: &str) {
+        if !self.url.starts_with("https:") {
+            return;
+        }
+        match Clients::new(Some(authority)) {
+            Ok(clients) => *self.clients.write().unwrap_or_else(PoisonError::into_inner) = clients,
+            Err(error) => {
+                tracing::warn!(component = "http-ipc-client", error = %error, "certificate_authority_ignored")
+            }
+        }
+    }
+}
+
+fn encode(action: &Action, meta: &Meta) -> Result<Vec<u8>, CallError> {
+    // Always present over HTTP: an absent session id would be taken from the token (PROTOCOL §4.1).
+    let meta = Meta { session_id: Some(meta.session_id.clone().unwrap_or_default()), ..meta.clone() };
+    let body = action.encode(None, &meta).map_err(|_| CallError::Unencodable)?;
+    let max = limits::HTTP_BODY_MAX_BYTES;
+    if body.len() > max {
+        return Err(CallError::TooLarge { bytes: body.len(), max });
+    }
+    Ok(body)
+}
+
+/// Nothing keeps a slow call alive here, so only the model's limit is the configured one (PROTOCOL T20).
+fn timeout(action: &Action, llm: Duration) -> Duration {
+    match action {
+        Action::LlmCall(_) => llm,
+        Action::AgentResponse { .. } => limits::HTTP_ANSWER_TIMEOUT,
+        other => other.timeout(llm).max(limits::HTTP_CALL_TIMEOUT),
+    }
+}
+
+fn headers(context: &CallContext) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let token = context.token.as_ref().map(|token| format!("Bearer {}", token.expose()));
+    if let Some(mut value) = token.and_then(|value| HeaderValue::try_from(value).ok()) {
+        value.set_sensitive(true);
+        headers.insert(AUTHORIZATION, value);
+    }
+    headers
+}
+
+enum Attempt {
+    Reply(Reply),
+    Failed(CallError),
+    /// No connection: the host cannot have seen it.
+    Unreached(String),
+    /// The connection ended before the reply was whole.
+    Lost,
+    /// The host, or something before it, asks for patience. `seen`: the action may have been carried out.
+    Busy {
+        wait: Option<Duration>,
+        seen: bool,
+        error: CallError,
+    },
+}
+
+async fn attempt(request: reqwest::RequestBuilder) -> Attempt {
+    let response = match request.send().await {
+        Ok(response) => response,
+        Err(error) if error.is_connect() => return Attempt::Unreached(detail(&error)),
+        Err(_) => return Attempt::Lost,
+    };
+    let status = response.status();
+    let wait = retry_after(&response);
+    let body = match read_body(response).await {
+        Ok(body) => body,
+        Err(attempt) => return attempt,
+    };
+    match status {
+        StatusCode::OK => Attempt::Reply(Reply::new(body)),
+        StatusCode::UNAUTHORIZED => Attempt::Failed(CallError::TurnOver),
+        StatusCode::TOO_MANY_REQUESTS => Attempt::Busy { wait, seen: false, error: refused(status, &body) },
+        _ if status.is_server_error() => Attempt::Busy { wait, seen: true, error: refused(status, &body) },
+        _ => Attempt::Failed(refused(status, &body)),
+    }
+}
+
+/// The body, bounded in size and in silence. A gzip bomb stays a few bytes: nothing here decompresses.
+async fn read_body(mut response: Response) -> Result<Vec<u8>, Attempt> {
+    let mut body = Vec::new();
+    loop {
+        match tokio::time::timeout(limits::HTTP_BODY_SILENCE, response.chunk()).await {
+            Ok(Ok(Some(chunk))) if body.len() + chunk.len() > limits::HTTP_REPLY_MAX_BYTES => {
+                let error = format!("the host's reply is larger than {} bytes", limits::HTTP_REPLY_MAX_BYTES);
+                return Err(Attempt::Failed(CallError::BadAnswer(error)));
+            }
+            Ok(Ok(Some(chunk))) => body.extend_from_slice(&chunk),
+            Ok(Ok(None)) => return Ok(body),
+            Ok(Err(_)) | Err(_) => return Err(Attempt::Lost),
+        }
+    }
+}
+
+/// `Retry-After` in seconds; dates and unreasonable waits are ignored and clamped.
+fn retry_after(response: &Response) -> Option<Duration> {
+    let seconds = response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim().parse::<u64>().ok()?;
+    Some(Duration::from_secs(seconds).min(limits::HTTP_RETRY_AFTER_MAX))
+}
+
+fn refused(status: StatusCode, body: &[u8]) -> CallError {
+    let text = String::from_utf8_lossy(body);
+    let text = crate::text::cut_units(text.trim(), limits::HTTP_ERROR_BODY_UNITS);
+    let reason = status.canonical_reason().unwrap_or_default();
+    CallError::BadAnswer(format!("the host answered HTTP {} {reason}: {text}", status.as_u16()))
+}
+
+/// The innermost cause; the outer layers repeat the URL.
+fn detail(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
+}

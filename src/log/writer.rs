@@ -1,0 +1,91 @@
+//! Lines to their places, without ever holding up the caller.
+
+use super::neutral;
+use crate::limits;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
+
+static CONFIG: OnceLock<(Option<PathBuf>, bool)> = OnceLock::new();
+static QUEUE: OnceLock<NonBlocking> = OnceLock::new();
+static GUARD: Mutex<Option<WorkerGuard>> = Mutex::new(None);
+
+pub(super) fn configure(file: Option<PathBuf>, sync: bool) {
+    let _ = CONFIG.set((file, sync));
+}
+
+pub(super) fn write(line: Vec<u8>) {
+    if let Some((_, true)) = CONFIG.get() {
+        let _ = Places::open().write_all(&line);
+        return;
+    }
+    // The thread starts with the first line: a turn that logs nothing pays nothing.
+    let queue = QUEUE.get_or_init(|| {
+        let (queue, guard) = NonBlockingBuilder::default()
+            .lossy(true)
+            .buffered_lines_limit(limits::LOG_QUEUE_LINES)
+            .thread_name("log")
+            .finish(Places::open());
+        *GUARD.lock().unwrap_or_else(PoisonError::into_inner) = Some(guard);
+        queue
+    });
+    let _ = queue.clone().write_all(&line);
+}
+
+/// Waits, bounded, until what was logged is written. Lines after it may be lost.
+pub fn finish() {
+    drop(GUARD.lock().unwrap_or_else(PoisonError::into_inner).take());
+}
+
+/// Writes one line for people to stderr, past the queue. Gives up when nobody reads: the process is about to end.
+pub fn last_words(line: &str) {
+    let stderr = io::stderr();
+    let mut waiting = [PollFd::new(stderr.as_fd(), PollFlags::POLLOUT)];
+    let timeout = PollTimeout::try_from(limits::LAST_WORDS).unwrap_or(PollTimeout::ZERO);
+    if matches!(poll(&mut waiting, timeout), Ok(1)) {
+        let _ = stderr.lock().write_all(format!("{line}\n").as_bytes());
+    }
+}
+
+/// Both places. The file is best effort: a read-only or full disk must not cost a line on stderr.
+struct Places {
+    file: Option<File>,
+}
+
+impl Places {
+    fn open() -> Self {
+        let path = CONFIG.get().and_then(|(file, _)| file.as_ref());
+        let file = path.and_then(|path| {
+            std::fs::create_dir_all(path.parent()?).ok()?;
+            OpenOptions::new().create(true).append(true).open(path).ok()
+        });
+        Self { file }
+    }
+}
+
+impl Write for Places {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if let Some(file) = &mut self.file
+            && file.write_all(line).is_err()
+        {
+            self.file = None;
+        }
+        // A closed stderr loses lines, not turns.
+        let _ = io::stderr().lock().write_all(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The panic hook's line: the same shape as a log line, written at once.
+pub(crate) fn panic_line(message: &str) {
+    let line = serde_json::json!({"level": 60, "component": "runner", "panic": message, "msg": "panic"}).to_string();
+    last_words(&neutral(&line));
+}

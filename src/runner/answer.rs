@@ -1,0 +1,121 @@
+//! The answer: to stdout in connect mode, as an action otherwise (PROTOCOL §1.4, §5.3).
+
+use super::exit::Fatal;
+use crate::limits;
+use crate::link::{CallError, Host};
+use crate::text::{cut_units, units};
+use crate::wire::Action;
+use std::io::{self, Write};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+/// Where a turn's text goes while it is made.
+pub(super) enum Sink {
+    /// Straight to stdout: if the container is killed, the host still has what was said (PROTOCOL §1.4).
+    Stdout(Writer),
+    /// Kept until the turn ends.
+    Action,
+}
+
+impl Sink {
+    pub(super) fn stdout() -> io::Result<Self> {
+        Writer::start().map(Self::Stdout)
+    }
+
+    /// Passes a piece on; never waits.
+    pub(super) fn say(&mut self, text: &str) {
+        if let Self::Stdout(writer) = self
+            && !text.is_empty()
+        {
+            writer.used = true;
+            // Refused when the thread has given up; `finish` says why.
+            let _ = writer.pieces.try_send(text.to_owned());
+        }
+    }
+
+    /// Has the user been told anything?
+    pub(super) fn used(&self) -> bool {
+        matches!(self, Self::Stdout(Writer { used: true, .. }))
+    }
+
+    /// Waits until everything has reached its reader, or until nobody wants to wait any longer.
+    pub(super) async fn finish(self, stop: &CancellationToken) -> Result<(), Fatal> {
+        let Self::Stdout(Writer { pieces, done, .. }) = self else { return Ok(()) };
+        drop(pieces);
+        let written = tokio::select! {
+            written = done => written,
+            () = stop.cancelled() => return Err(Fatal::Stdout("nobody reads it".to_owned())),
+        };
+        match written {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(Fatal::Stdout(error.to_string())),
+            Err(_) => Err(Fatal::Stdout("the writer failed".to_owned())),
+        }
+    }
+}
+
+/// A thread that writes to stdout: a full pipe must not keep the runner from hearing a signal.
+pub(super) struct Writer {
+    pieces: SyncSender<String>,
+    done: oneshot::Receiver<io::Result<()>>,
+    used: bool,
+}
+
+impl Writer {
+    fn start() -> io::Result<Self> {
+        let (pieces, queue) = sync_channel::<String>(limits::ANSWER_PIECES);
+        let (finished, done) = oneshot::channel();
+        std::thread::Builder::new().name("stdout".to_owned()).spawn(move || {
+            let mut stdout = io::stdout().lock();
+            let written =
+                queue.iter().try_for_each(|piece| stdout.write_all(piece.as_bytes()).and_then(|()| stdout.flush()));
+            let _ = finished.send(written);
+        })?;
+        Ok(Self { pieces, done, used: false })
+    }
+}
+
+/// Sends the answer, shortened with a note when the transport does not carry it whole (PROTOCOL T36). Failure is logged
+/// and never raised: the turn is over.
+pub(super) async fn deliver(host: &Host, answer: &str) {
+    // The turn may be over because it was cancelled; its answer is owed all the same.
+    let host = host.uncancelled();
+    let mut content = fitted(answer, limits::ANSWER_MAX_UNITS);
+    let mut outcome = host.call(&Action::AgentResponse { content: content.clone() }).await;
+    while let Err(CallError::TooLarge { bytes, max }) = outcome {
+        // Escapes make a body longer than its text, so the next length is estimated from this one and tried.
+        let keep = units(&content).saturating_mul(max) / bytes.max(1);
+        content = fitted(answer, keep.saturating_sub(keep / 20));
+        outcome = host.call(&Action::AgentResponse { content: content.clone() }).await;
+    }
+    let error = match outcome {
+        Ok(reply) => match reply.accepted() {
+            Ok(()) => return,
+            Err(error) => error,
+        },
+        Err(error) => error.to_string(),
+    };
+    tracing::error!(component = "runner", error = error.as_str(), "agent_response_failed");
+}
+
+fn fitted(answer: &str, max: usize) -> String {
+    let length = units(answer);
+    if length <= max {
+        return answer.to_owned();
+    }
+    let note = format!("\n\n[This answer was shortened: it has {length} characters, more than the host takes.]");
+    format!("{}{note}", cut_units(answer, max.saturating_sub(units(&note))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_answer_is_cut_with_a_note_inside_the_limit() {
+        let cut = fitted(&"é".repeat(5_000), 1_000);
+        assert!(cut.ends_with("5000 characters, more than the host takes.]") && units(&cut) <= 1_000);
+        assert_eq!(fitted("short", 1_000), "short");
+    }
+}

@@ -1,0 +1,33 @@
+//! The first work item, from stdin (PROTOCOL §2).
+
+use super::exit::Fatal;
+use crate::limits;
+use crate::os;
+use crate::wire::Payload;
+use serde::de::IgnoredAny;
+use tokio_util::sync::CancellationToken;
+use zeroize::Zeroizing;
+
+/// Reads stdin to its end, or to the end of a complete JSON object that nothing follows.
+pub(super) async fn from_stdin(cancel: CancellationToken) -> Result<Payload, Fatal> {
+    let reading = tokio::task::spawn_blocking(move || {
+        os::read_stdin(
+            || cancel.is_cancelled(),
+            limits::PAYLOAD_MAX_BYTES,
+            limits::PAYLOAD_DEADLINE,
+            |read| serde_json::from_slice::<IgnoredAny>(read).is_ok() && read.trim_ascii_start().first() == Some(&b'{'),
+            limits::PAYLOAD_QUIET,
+        )
+    });
+    let bytes = reading.await.map_err(|_| Fatal::Payload("the reader of stdin failed".to_owned()))?;
+    parse(&bytes.map_err(|error| Fatal::Payload(error.to_string()))?)
+}
+
+/// One work item; what it holds is wiped from the buffer's memory by the caller.
+pub(super) fn parse(bytes: &Zeroizing<Vec<u8>>) -> Result<Payload, Fatal> {
+    let payload = Payload::read(bytes).map_err(|error| Fatal::Payload(error.to_string()))?;
+    if !payload.ignored.is_empty() {
+        tracing::warn!(component = "runner", fields = payload.ignored.join(" ").as_str(), "payload_fields_ignored");
+    }
+    Ok(payload)
+}

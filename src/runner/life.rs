@@ -1,0 +1,142 @@
+//! From start to exit code: the three modes (PROTOCOL §1, §5).
+
+use super::answer::{self, Sink};
+use super::config::{Config, Transport};
+use super::exit::Fatal;
+use super::session::{Session, TurnEnd};
+use super::signals::Stop;
+use super::{intake, listen, work};
+use crate::link::{CallError, HostLink, SocketLink};
+use crate::wire::{Content, Payload};
+use crate::{limits, log, os};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Runs to the end and returns the exit code. The process must do nothing else: it becomes a subreaper, cannot be
+/// inspected any more, and takes over the signals.
+pub fn main(config: Config) -> u8 {
+    // Before the first child and before the payload: what a child could read of us it must not be able to (DESIGN §4.11).
+    os::close_inherited();
+    if let Err(error) = os::harden() {
+        tracing::warn!(component = "runner", error = %error, "hardening_incomplete");
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(limits::BLOCKING_THREADS)
+        .thread_keep_alive(limits::BLOCKING_THREAD_IDLE)
+        .build();
+    let code = match runtime {
+        Ok(runtime) => {
+            let code = runtime.block_on(live(config));
+            // A thread that still waits for stdin or a slow disk must not hold the exit.
+            runtime.shutdown_background();
+            code
+        }
+        Err(error) => {
+            log::last_words(&format!("Agent runner error: no runtime: {error}"));
+            1
+        }
+    };
+    log::finish();
+    code
+}
+
+async fn live(config: Config) -> u8 {
+    let outcome = match Stop::listen() {
+        Ok(stop) => {
+            let outcome = tokio::select! {
+                outcome = run(config, &stop) => outcome,
+                () = overdue(&stop) => Ok(()),
+            };
+            stop.signal().map_or(outcome, |signal| Err(Fatal::Signal(signal)))
+        }
+        Err(error) => Err(Fatal::Client(format!("signals cannot be handled: {error}"))),
+    };
+    let Err(fatal) = outcome else { return 0 };
+    tracing::error!(component = "runner", error = %fatal, code = fatal.code(), "{}", fatal.event());
+    log::finish();
+    log::last_words(&format!("Agent runner error: {fatal}"));
+    fatal.code()
+}
+
+/// Ends the wait for a turn that does not stop in time after a signal.
+async fn overdue(stop: &Stop) {
+    stop.token().cancelled().await;
+    tokio::time::sleep(limits::SHUTDOWN).await;
+}
+
+async fn run(config: Config, stop: &Stop) -> Result<(), Fatal> {
+    if let Some(id) = &config.request_id {
+        log::set_request_id(id);
+    }
+    let adopting = stop.token().clone();
+    tokio::spawn(async move {
+        if let Err(error) = os::adopt_orphans(adopting).await {
+            tracing::warn!(component = "runner", error = %error, "orphans_not_adopted");
+        }
+    });
+    match config.transport.clone() {
+        Transport::Connect(path) => connect(config, &path, stop).await,
+        Transport::Listen(path) => listen::run(config, &path, stop).await,
+        Transport::Http(url) => work::run(config, &url, stop).await,
+    }
+}
+
+/// Docker: one turn, the answer on stdout.
+async fn connect(config: Config, path: &Path, stop: &Stop) -> Result<(), Fatal> {
+    let payload = intake::from_stdin(stop.token().clone()).await?;
+    config.agent()?;
+    if is_blank(&payload) {
+        return Ok(());
+    }
+    let link = SocketLink::connect(path, config.llm_timeout)
+        .await
+        .map_err(|error| Fatal::Connect { path: path.to_owned(), reason: error.to_string() })?;
+    let mut sink = Sink::stdout().map_err(|error| Fatal::Stdout(error.to_string()))?;
+    let mut session = Session::new(config, Arc::new(link) as Arc<dyn HostLink>);
+    let host = session.apply(&payload, stop.token());
+    let end = session.turn(&host, &payload, &mut |text| sink.say(text)).await;
+    session.shutdown().await;
+    let end = end?;
+    let lost = end.link_lost();
+    if let Some(error) = &lost
+        && end.tools_started == 0
+        && !sink.used()
+    {
+        // Nothing has happened yet, so the host may run the whole turn again.
+        return Err(Fatal::LinkLost(error.to_string()));
+    }
+    if !end.stopped() {
+        sink.say(&end.told());
+    }
+    sink.finish(stop.token()).await?;
+    lost.map_or(Ok(()), |error| Err(Fatal::LinkLost(error.to_string())))
+}
+
+/// Runs a turn and sends its answer, whatever happened. `true` when the turn asks to be the last.
+pub(super) async fn answered_turn(session: &mut Session, payload: Payload, stop: &Stop) -> bool {
+    let last = payload.single_turn;
+    let host = session.apply(&payload, stop.token());
+    if is_blank(&payload) {
+        answer::deliver(&host, "The message was empty, so there was nothing to do.").await;
+        return last;
+    }
+    let mut sink = Sink::Action;
+    match session.turn(&host, &payload, &mut |text| sink.say(text)).await {
+        Ok(TurnEnd { failure: Some(crate::agent::Failure::Link(CallError::TurnOver)), .. }) => {
+            tracing::warn!(component = "runner", "turn_closed_by_host");
+        }
+        Ok(end) => answer::deliver(&host, &format!("{}{}", end.answer, end.told())).await,
+        Err(fatal) => answer::deliver(&host, &format!("Agent error: {fatal}")).await,
+    }
+    last
+}
+
+/// Nothing to answer: no text and no media.
+fn is_blank(payload: &Payload) -> bool {
+    let media = match &payload.message {
+        Content::Blocks(blocks) => blocks.iter().any(|block| !matches!(block, crate::wire::Block::Text { .. })),
+        Content::Text(_) => false,
+    };
+    !media && payload.message.to_text("\n").trim().is_empty()
+}

@@ -1,0 +1,106 @@
+//! Listen mode: the host dials in (PROTOCOL §3.9, §5.2).
+
+use super::config::Config;
+use super::exit::Fatal;
+use super::life::answered_turn;
+use super::recent::Recent;
+use super::session::Session;
+use super::signals::Stop;
+use super::{answer, intake};
+use crate::limits;
+use crate::link::{CallContext, Host, HostLink, SocketLink};
+use crate::log;
+use crate::wire::{Action, Payload};
+use serde::Deserialize;
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::sync::Arc;
+use tokio::net::UnixListener;
+
+/// Binds, announces it, takes one connection and one payload, and runs turns until there is no more work.
+pub(super) async fn run(config: Config, path: &Path, stop: &Stop) -> Result<(), Fatal> {
+    let listener = bind(path).map_err(|error| Fatal::Listen { path: path.to_owned(), reason: error.to_string() })?;
+    // The host looks for this token in each piece it reads, so it is one write, after the bind (PROTOCOL §1.5).
+    log::last_words("[signal] ipc_ready");
+    let payload = intake::from_stdin(stop.token().clone());
+    let (payload, link) = tokio::join!(payload, accept(listener, path, stop));
+    let Some(link) = link.map_err(|error| Fatal::Listen { path: path.to_owned(), reason: error.to_string() })? else {
+        return Ok(());
+    };
+    let link: Arc<dyn HostLink> = Arc::new(SocketLink::accepted(link, config.llm_timeout));
+    let host = Host::new(link.clone(), CallContext::default(), stop.token().clone());
+    // The host waits for an answer and for nothing else, so even a fatal error is one first (PROTOCOL T39).
+    let (payload, _) = match payload.and_then(|payload| config.agent().map(|agent| (payload, agent))) {
+        Ok(ready) => ready,
+        Err(fatal) => {
+            answer::deliver(&host, &format!("Agent error: {fatal}")).await;
+            return Err(fatal);
+        }
+    };
+    let idle_limit = config.max_idle_polls;
+    let mut session = Session::new(config, link);
+    let mut next = Some(payload);
+    let mut recent = Recent::default();
+    while let Some(payload) = next.take() {
+        if recent.is_new(payload.request_id.as_deref()) && answered_turn(&mut session, payload, stop).await {
+            break;
+        }
+        if stop.token().is_cancelled() {
+            break;
+        }
+        next = more_work(&host, idle_limit, stop).await;
+    }
+    session.shutdown().await;
+    Ok(())
+}
+
+/// A socket of our own, replacing a stale one. Anything that is not a socket stays.
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    if let Ok(found) = std::fs::symlink_metadata(path)
+        && found.file_type().is_socket()
+    {
+        std::fs::remove_file(path)?;
+    }
+    UnixListener::bind(path)
+}
+
+/// Takes exactly one connection; the socket's file goes, so that nobody else can come. `None` when stopped first.
+async fn accept(listener: UnixListener, path: &Path, stop: &Stop) -> io::Result<Option<tokio::net::UnixStream>> {
+    let accepted = tokio::select! {
+        accepted = listener.accept() => accepted.map(|(stream, _)| Some(stream)),
+        () = stop.token().cancelled() => Ok(None),
+    };
+    let _ = std::fs::remove_file(path);
+    accepted
+}
+
+/// Asks for the next work item (PROTOCOL §5.2). A host that does not serve the question has no more work.
+async fn more_work(host: &Host, idle_limit: u32, stop: &Stop) -> Option<Payload> {
+    #[derive(Deserialize)]
+    struct Work {
+        payload: Option<String>,
+    }
+    for waited in 1..=idle_limit {
+        let reply = host.call(&Action::FetchWork {}).await.ok()?;
+        reply.accepted().ok()?;
+        let work = reply.read::<Work>().ok()?.payload.filter(|payload| !payload.is_empty());
+        if let Some(work) = work {
+            return match Payload::read(work.as_bytes()) {
+                Ok(payload) => Some(payload),
+                Err(error) => {
+                    answer::deliver(host, &format!("Agent error: {error}")).await;
+                    None
+                }
+            };
+        }
+        if waited < idle_limit {
+            tokio::select! {
+                () = tokio::time::sleep(limits::WORK_PAUSE) => {}
+                () = stop.token().cancelled() => return None,
+            }
+        }
+    }
+    tracing::info!(component = "runner", "idle_timeout_exit");
+    None
+}

@@ -1,0 +1,198 @@
+//! A session: what outlives a turn, and the order of things within one (PROTOCOL §2.4, §5.3).
+
+use super::config::Config;
+use super::exit::Fatal;
+use crate::agent::{self, Brief, Failure};
+use crate::gate::Gate;
+use crate::link::{CallContext, CallError, Host, HostLink};
+use crate::os::{ChildEnv, Shell};
+use crate::prompt::{self, Clock, PromptInput};
+use crate::tools::{Toolbox, Turn};
+use crate::wire::{CatalogEntry, Dispatch, Identity, Meta, Payload, SkillInfo};
+use crate::workspace::Workspace;
+use crate::{limits, log};
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// What a session keeps from turn to turn.
+pub(super) struct Session {
+    config: Config,
+    link: Arc<dyn HostLink>,
+    shell: Arc<Shell>,
+    carried: Carried,
+}
+
+/// What a payload replaces only where it has something to say (PROTOCOL §2.4).
+#[derive(Default)]
+struct Carried {
+    context: CallContext,
+    identity: Identity,
+    skills: Vec<SkillInfo>,
+    catalog: Vec<CatalogEntry>,
+    dispatch: Option<Dispatch>,
+}
+
+/// How a turn ended.
+pub(super) struct TurnEnd {
+    /// What the model said.
+    pub answer: String,
+    /// What kept it from finishing.
+    pub failure: Option<Failure>,
+    /// Tools that were started.
+    pub tools_started: usize,
+}
+
+impl TurnEnd {
+    /// The connection to the host is gone.
+    pub(super) fn link_lost(&self) -> Option<CallError> {
+        match &self.failure {
+            Some(Failure::Link(error @ (CallError::NotSent(_) | CallError::OutcomeUnknown))) => Some(error.clone()),
+            _ => None,
+        }
+    }
+
+    /// The turn was cancelled.
+    pub(super) fn stopped(&self) -> bool {
+        matches!(self.failure, Some(Failure::Link(CallError::Cancelled)))
+    }
+
+    /// What the user is told beyond the model's words: a failed turn is never an empty success (PROTOCOL T1).
+    pub(super) fn told(&self) -> String {
+        let gap = if self.answer.is_empty() { "" } else { "\n\n" };
+        match &self.failure {
+            None => String::new(),
+            Some(_) if self.stopped() => format!("{gap}[The turn was stopped before it was finished.]"),
+            Some(failure) => format!("{gap}[The turn could not be finished: {failure}]"),
+        }
+    }
+}
+
+impl Session {
+    pub(super) fn new(config: Config, link: Arc<dyn HostLink>) -> Self {
+        let context = CallContext { meta: Meta::default(), token: config.pod_token.clone() };
+        let carried = Carried { context, ..Carried::default() };
+        Self { config, link, shell: Arc::new(Shell::new()), carried }
+    }
+
+    /// Takes over what the payload says and returns the host as this turn calls it.
+    pub(super) fn apply(&mut self, payload: &Payload, stop: &CancellationToken) -> Host {
+        let carried = &mut self.carried;
+        let replace = |old: &mut Option<String>, new: &Option<String>| {
+            if new.is_some() {
+                old.clone_from(new);
+            }
+        };
+        let meta = &mut carried.context.meta;
+        replace(&mut meta.session_id, &payload.session_id);
+        replace(&mut meta.request_id, &payload.request_id);
+        replace(&mut meta.user_id, &payload.user_id);
+        replace(&mut meta.session_scope, &payload.session_scope);
+        if payload.ipc_token.is_some() {
+            carried.context.token.clone_from(&payload.ipc_token);
+        }
+        if let Some(identity) = &payload.identity {
+            carried.identity.clone_from(identity);
+        }
+        if let Some(skills) = &payload.skills {
+            carried.skills.clone_from(skills);
+        }
+        if let Some(catalog) = &payload.catalog {
+            carried.catalog.clone_from(catalog);
+        }
+        if payload.dispatch.is_some() {
+            carried.dispatch = payload.dispatch;
+        }
+        if let Some(authority) = &payload.ca_cert {
+            self.link.trust(authority);
+        }
+        if let Some(id) = &payload.request_id {
+            log::set_request_id(id);
+        }
+        Host::new(self.link.clone(), carried.context.clone(), stop.child_token())
+    }
+
+    /// Runs one turn on the host that [`Self::apply`] gave; `say` gets the model's text as it comes.
+    pub(super) async fn turn(
+        &mut self,
+        host: &Host,
+        payload: &Payload,
+        say: &mut (dyn FnMut(&str) + Send),
+    ) -> Result<TurnEnd, Fatal> {
+        let workspace = self.workspace(host.cancel()).await?;
+        let gate = Gate::new(host.clone());
+        let tools = Arc::new(Toolbox::new(Turn {
+            host: host.clone(),
+            gate: gate.clone(),
+            workspace,
+            shell: self.shell.clone(),
+            env: self.environment(payload),
+            session_id: self.carried.context.meta.session_id.clone(),
+            local: payload.sandbox_type.is_container(),
+            catalog: self.carried.catalog.clone(),
+            dispatch: self.carried.dispatch,
+        }));
+        let brief = Brief {
+            model: self.config.model.clone(),
+            max_tokens: self.config.max_tokens,
+            system: self.prompt(payload),
+        };
+        tracing::info!(component = "runner", history = payload.history.len(), "turn_started");
+        let ended = agent::run(&brief, agent::opening(payload), host, &tools, say).await;
+        gate.flush().await;
+        tracing::info!(
+            component = "runner",
+            tools = ended.tools_started,
+            input_tokens = ended.usage.input_tokens,
+            output_tokens = ended.usage.output_tokens,
+            finished = ended.failure.is_none(),
+            "turn_finished"
+        );
+        Ok(TurnEnd { answer: ended.answer, failure: ended.failure, tools_started: ended.tools_started })
+    }
+
+    /// Ends everything the turns have left running.
+    pub(super) async fn shutdown(&self) {
+        self.shell.shutdown().await;
+    }
+
+    /// The workspace, once the host has seeded it (PROTOCOL §1.11).
+    async fn workspace(&self, cancel: &CancellationToken) -> Result<Arc<Workspace>, Fatal> {
+        let root = &self.config.workspace;
+        let ready = async {
+            while !root.join(".ax").exists() {
+                tokio::time::sleep(limits::WORKSPACE_POLL).await;
+            }
+        };
+        tokio::select! {
+            () = ready => {}
+            () = tokio::time::sleep(limits::WORKSPACE_WAIT) => {
+                tracing::warn!(component = "runner", "workspace_not_seeded");
+            }
+            () = cancel.cancelled() => {}
+        }
+        Workspace::open(root)
+            .map(Arc::new)
+            .map_err(|error| Fatal::Workspace { path: root.clone(), reason: error.to_string() })
+    }
+
+    /// What commands get: the allow-list, then this turn's credentials.
+    fn environment(&self, payload: &Payload) -> ChildEnv {
+        let mut env = ChildEnv::new(&self.config.workspace, self.config.environment.iter().cloned());
+        let refused = env.extend(payload.credential_env.iter().map(|(name, value)| (name.as_str(), value.expose())));
+        if !refused.is_empty() {
+            tracing::warn!(component = "runner", names = refused.join(" ").as_str(), "credential_names_refused");
+        }
+        env
+    }
+
+    fn prompt(&self, payload: &Payload) -> String {
+        let workspace = self.config.workspace.to_string_lossy();
+        let tz = self.config.environment.iter().find(|(name, _)| name == "TZ");
+        let clock = Clock::now(tz.and_then(|(_, value)| value.to_str()));
+        let mut input =
+            PromptInput::from_payload(payload, &self.carried.identity, &self.config.agent, &workspace, clock);
+        input.skills = &self.carried.skills;
+        input.catalog = &self.carried.catalog;
+        prompt::build(&input).text
+    }
+}

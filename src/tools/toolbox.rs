@@ -1,0 +1,228 @@
+//! One turn's tools: which there are, and how a call becomes a result.
+
+use super::arguments;
+use super::breaker::Breaker;
+use super::catalog::{self, Offer};
+use super::forward::{self, Outcome, Presented, Spill};
+use super::{Finished, bash, edit_file, glob, grep, read_file, skill_write, write_file};
+use crate::gate::{Approved, Gate, Proposal, Refusal};
+use crate::limits;
+use crate::link::Host;
+use crate::os::{ChildEnv, Shell};
+use crate::text;
+use crate::wire::{Action, CatalogEntry, Dispatch, DispatchMode, Forward, ToolSpec};
+use crate::workspace::Workspace;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// What the tools of a turn work with.
+pub struct Turn {
+    /// The host, for forwarded tools.
+    pub host: Host,
+    /// The gate, for local ones.
+    pub gate: Gate,
+    /// Where files are.
+    pub workspace: Arc<Workspace>,
+    /// Where commands run.
+    pub shell: Arc<Shell>,
+    /// What commands are given.
+    pub env: ChildEnv,
+    /// The conversation: tells whether a person takes part in it (PROTOCOL §9.4).
+    pub session_id: Option<String>,
+    /// File, shell and search tools run here; otherwise the host runs them (PROTOCOL §7.5).
+    pub local: bool,
+    /// Catalog tools.
+    pub catalog: Vec<CatalogEntry>,
+    /// How they are offered.
+    pub dispatch: Option<Dispatch>,
+}
+
+/// The tools of one turn.
+pub struct Toolbox {
+    turn: Turn,
+    specs: Vec<ToolSpec>,
+    /// Catalog tools under the name they are offered by, and the host's own name for each.
+    direct: BTreeMap<String, String>,
+    spill_threshold: u64,
+    breaker: Breaker,
+    spilled: AtomicU32,
+}
+
+impl Toolbox {
+    /// Puts the turn's tools together, in the order of PROTOCOL §7.
+    pub fn new(turn: Turn) -> Self {
+        let mode = turn.dispatch.map_or(DispatchMode::Indirect, |dispatch| dispatch.mode);
+        let Offer { direct, indirect } = catalog::offer(&turn.catalog, mode);
+        let meta = mode == DispatchMode::Indirect || !indirect.is_empty();
+        let fixed = super::TOOL_NAMES
+            .into_iter()
+            .filter(|name| meta || !["describe_tools", "call_tool"].contains(name))
+            .filter_map(|name| spec(name, turn.local));
+        let specs = fixed.chain(direct.iter().map(catalog::Direct::spec)).collect();
+        let direct = direct.into_iter().map(|tool| (tool.name, tool.entry.name.clone())).collect();
+        let spill_threshold = turn.dispatch.map_or(limits::SPILL_THRESHOLD_BYTES, |it| it.spill_threshold_bytes);
+        Self { turn, specs, direct, spill_threshold, breaker: Breaker::default(), spilled: AtomicU32::new(0) }
+    }
+
+    /// What the model is offered.
+    pub fn specs(&self) -> &[ToolSpec] {
+        &self.specs
+    }
+
+    /// Is there a tool of this name?
+    pub fn has(&self, name: &str) -> bool {
+        self.specs.iter().any(|spec| spec.name == name)
+    }
+
+    /// Runs a call to its end. The text is for the model and never empty.
+    pub async fn invoke(&self, name: &str, args: &str) -> String {
+        let session = self.turn.session_id.clone();
+        let cancel = self.turn.host.cancel().clone();
+        let outcome = match (name, self.turn.local) {
+            ("bash", true) => self.bash(args).await,
+            ("read_file", true) => self.file("read_file", args, read_file::Call::prepare, read_file::run).await,
+            ("write_file", true) => {
+                let guarded =
+                    move |args, ws: &Workspace| write_file::Call::prepare(args, ws)?.guarded(ws, session.as_deref());
+                self.file("write_file", args, guarded, write_file::run).await
+            }
+            ("edit_file", true) => {
+                let guarded =
+                    move |args, ws: &Workspace| edit_file::Call::prepare(args, ws)?.guarded(ws, session.as_deref());
+                self.file("edit_file", args, guarded, edit_file::run).await
+            }
+            ("skill_write", true) => {
+                let prepare = move |args, ws: &Workspace| skill_write::Call::prepare(args, ws, session.as_deref());
+                self.file("skill_write", args, prepare, skill_write::run).await
+            }
+            ("grep", true) => {
+                let run = move |call, ws: &Workspace| grep::run(call, ws, &cancel);
+                self.file("grep", args, grep::Call::prepare, run).await
+            }
+            ("glob", true) => {
+                let run = move |call, ws: &Workspace| glob::run(call, ws, &cancel);
+                self.file("glob", args, glob::Call::prepare, run).await
+            }
+            _ => self.forwarded(name, args).await,
+        };
+        outcome.unwrap_or_else(|error| format!("Error: {error}"))
+    }
+
+    async fn bash(&self, args: &str) -> Result<String, String> {
+        let call: bash::Args = arguments::read("bash", Some(args)).map_err(|error| error.to_string())?;
+        let call = match self.turn.gate.approve(call).await {
+            Ok(call) => call,
+            Err(Refusal::Denied(reason)) => return Ok(json!({"output": format!("Denied: {reason}")}).to_string()),
+            Err(refusal) => return Err(refusal.to_string()),
+        };
+        let turn = &self.turn;
+        Ok(self.report(bash::run(call, &turn.shell, &turn.env, turn.workspace.root(), turn.host.cancel()).await).await)
+    }
+
+    /// A tool that works on files: what must be known before the approval is taken first, the rest runs on a thread of its
+    /// own so that a slow disk holds up nobody else.
+    async fn file<A, C>(
+        &self,
+        name: &'static str,
+        args: &str,
+        prepare: impl FnOnce(A, &Workspace) -> Result<C, String> + Send + 'static,
+        run: impl FnOnce(Approved<C>, &Workspace) -> Finished + Send + 'static,
+    ) -> Result<String, String>
+    where
+        A: serde::de::DeserializeOwned + Send + 'static,
+        C: Proposal + Send + 'static,
+    {
+        let args: A = arguments::read(name, Some(args)).map_err(|error| error.to_string())?;
+        let workspace = self.turn.workspace.clone();
+        let call = blocking(move || prepare(args, &workspace)).await??;
+        let call = match self.turn.gate.approve(call).await {
+            Ok(call) => call,
+            Err(refusal) => return Ok(json!({"error": refusal.to_string()}).to_string()),
+        };
+        let workspace = self.turn.workspace.clone();
+        Ok(self.report(blocking(move || run(call, &workspace)).await?).await)
+    }
+
+    async fn report(&self, finished: Finished) -> String {
+        if let Some(report) = finished.report {
+            self.turn.gate.report(report).await;
+        }
+        finished.text
+    }
+
+    async fn forwarded(&self, name: &str, args: &str) -> Result<String, String> {
+        let forward = match self.direct.get(name) {
+            Some(entry) => forward::decode_catalog(entry, Some(args))?,
+            None => forward::decode(name, Some(args))?,
+        };
+        // Three catalog tools that fail once each are not one tool that fails three times (PROTOCOL T28).
+        let key = match forward.fields().get("tool").and_then(serde_json::Value::as_str) {
+            Some(tool) if forward.name() == "call_tool" => tool.to_owned(),
+            _ => name.to_owned(),
+        };
+        if let Some(refusal) = self.breaker.refusal(&key) {
+            return Err(refusal);
+        }
+        let presented = self.call(forward).await;
+        self.breaker.record(&key, presented.failed);
+        Ok(presented.text)
+    }
+
+    async fn call(&self, forward: Forward) -> Presented {
+        let action = forward.name();
+        match self.turn.host.call(&Action::Forward(forward)).await {
+            Err(error) => forward::present_error(&error),
+            Ok(reply) => match forward::present(action, &reply, self.spill_threshold) {
+                Outcome::Text(presented) => presented,
+                Outcome::Spill(spill) => Presented { text: self.spill(spill).await, failed: false },
+            },
+        }
+    }
+
+    /// A result too large for the conversation goes to a file that `read_file` and `grep` can reach (PROTOCOL §7.2).
+    async fn spill(&self, spill: Spill) -> String {
+        let number = self.spilled.fetch_add(1, Ordering::Relaxed);
+        let path = format!("{}/tool-{}-{number}.{}", limits::SPILL_DIRECTORY, std::process::id(), spill.extension);
+        let (workspace, target, content) = (self.turn.workspace.clone(), path.clone(), spill.content.clone());
+        let written = blocking(move || store(&workspace, &target, content.as_bytes())).await.and_then(|it| it);
+        match written {
+            Ok(()) => json!({"_truncated": true, "_path": path, "preview": spill.preview}).to_string(),
+            Err(error) => {
+                let kept = text::cut_json(&spill.content, limits::TOOL_RESULT_MAX_UNITS / 2);
+                json!({"_spill_failed": error, "result": kept}).to_string()
+            }
+        }
+    }
+}
+
+fn store(workspace: &Workspace, path: &str, content: &[u8]) -> Result<(), String> {
+    let write = |path: &str, content: &[u8]| -> Result<(), String> {
+        let target = workspace.path(path).map_err(|error| error.to_string())?;
+        let found = workspace.fingerprint(&target).map_err(|error| error.to_string())?;
+        workspace.write_atomic(&target, content, &found).map_err(|error| error.to_string())
+    };
+    // The agent's repository is committed after each turn; these files are not worth keeping.
+    write(&format!("{}/.gitignore", limits::SPILL_DIRECTORY), b"*\n")?;
+    write(path, content)
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|_| "the tool failed inside the runner; check what it did before you repeat it".to_owned())
+}
+
+fn spec(name: &str, local: bool) -> Option<ToolSpec> {
+    match name {
+        "bash" if local => Some(bash::spec()),
+        "read_file" if local => Some(read_file::spec()),
+        "write_file" if local => Some(write_file::spec()),
+        "edit_file" if local => Some(edit_file::spec()),
+        "skill_write" if local => Some(skill_write::spec()),
+        "grep" if local => Some(grep::spec()),
+        "glob" if local => Some(glob::spec()),
+        _ => forward::spec(name),
+    }
+}

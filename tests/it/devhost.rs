@@ -1,0 +1,414 @@
+//! The fake host itself, against a small client that does what a runner does.
+
+use ax_runner::devhost::{FakeHost, Fault, Point, Policy, Script, Signal};
+use serde_json::{Value, json};
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// A client that frames, and nothing else.
+struct Client(UnixStream);
+
+impl Client {
+    fn connect(host: &FakeHost) -> Self {
+        let stream = UnixStream::connect(host.socket_path()).unwrap();
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        Self(stream)
+    }
+
+    fn send(&mut self, body: &str) {
+        let mut frame = u32::try_from(body.len()).unwrap().to_be_bytes().to_vec();
+        frame.extend_from_slice(body.as_bytes());
+        self.0.write_all(&frame).unwrap();
+    }
+
+    fn receive(&mut self) -> std::io::Result<Value> {
+        let mut header = [0; 4];
+        self.0.read_exact(&mut header)?;
+        let mut body = vec![0; u32::from_be_bytes(header) as usize];
+        self.0.read_exact(&mut body)?;
+        Ok(serde_json::from_slice(&body).unwrap_or_else(|_| String::from_utf8_lossy(&body).into()))
+    }
+
+    fn ask(&mut self, body: &str) -> Value {
+        self.send(body);
+        self.receive().unwrap()
+    }
+}
+
+fn approve(id: u32) -> String {
+    format!(r#"{{"_msgId":"{id}","action":"sandbox_approve","operation":"bash","command":"ls"}}"#)
+}
+
+fn llm(id: u32, messages: &Value) -> String {
+    format!(r#"{{"_msgId":"{id}","action":"llm_call","messages":{messages}}}"#)
+}
+
+#[test]
+fn a_turn_by_hand() {
+    let script = Script::json(json!([
+        {"text": ["Look", "ing"], "tools": [{"name": "bash", "args": {"command": "ls"}, "id": "tu_1"}]},
+        {"when": "never", "text": "no"},
+        {"when": "a\\.txt", "text": "One file", "usage": {"inputTokens": 1, "outputTokens": 2}}]));
+    let host = FakeHost::socket(script).start();
+    let mode = std::fs::metadata(host.directory()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+    let mut client = Client::connect(&host);
+    let reply = client.ask(&llm(1, &json!([{"role": "user", "content": "list"}])));
+    assert_eq!(reply["_msgId"], "1");
+    assert_eq!(reply["chunks"][1]["content"], "ing");
+    assert_eq!(reply["chunks"][2]["toolCall"], json!({"id": "tu_1", "name": "bash", "args": {"command": "ls"}}));
+    assert_eq!(client.ask(&approve(2)), json!({"ok": true, "approved": true, "_msgId": "2"}));
+    let report =
+        r#"{"_msgId":"3","action":"sandbox_result","operation":"bash","command":"ls","output":"a.txt","exitCode":0}"#;
+    assert_eq!(client.ask(report), json!({"ok": true, "_msgId": "3"}));
+    let talk = json!([{"role": "user", "content": "list"},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "tu_1", "name": "bash", "input": {"command": "ls"}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "tu_1", "content": "{\"output\":\"a.txt\"}"}]}]);
+    let reply = client.ask(&llm(4, &talk));
+    assert_eq!(reply["chunks"][0]["content"], "One file");
+    assert_eq!(reply["chunks"][1]["usage"]["outputTokens"], 2);
+    let actions: Vec<String> = host.requests().into_iter().map(|request| request.action).collect();
+    assert_eq!(actions, ["llm_call", "sandbox_approve", "sandbox_result", "llm_call"]);
+    assert_eq!(&host.requests()[1].raw[..], approve(2).as_bytes());
+    assert_eq!(host.violations(), []);
+}
+
+#[test]
+fn a_broken_rule_is_refused_and_remembered() {
+    let host = FakeHost::socket(Script::text("x")).start();
+    let mut client = Client::connect(&host);
+    assert_eq!(client.ask("nonsense"), json!({"ok": false, "error": "Invalid JSON"}));
+    let reply = client.ask(r#"{"_msgId":"1","action":"web_search","query":"q","x":1}"#);
+    assert_eq!(
+        reply,
+        json!({"ok": false, "error": "Validation failed for action \"web_search\": x: unrecognized key", "_msgId": "1"})
+    );
+    let reply = client.ask(r#"{"_msgId":"2","action":"agent_response","content":"a"}"#);
+    assert_eq!(reply["error"], "No handler for action \"agent_response\"");
+    assert_eq!(host.violations().len(), 3);
+    assert_eq!(client.ask(&approve(3))["approved"], true);
+}
+
+#[test]
+fn the_metadata_must_be_the_payloads() {
+    let host = FakeHost::socket(Script::text("x")).start();
+    host.expect(&json!({"message": "m", "sessionId": "s", "requestId": "r"}));
+    let mut client = Client::connect(&host);
+    let with = |meta: &str| format!(r#"{{"_msgId":"1","action":"scheduler_list_jobs"{meta}}}"#);
+    client.ask(&with(r#","_sessionId":"s","_requestId":"r""#));
+    assert_eq!(host.violations(), []);
+    client.ask(&with(r#","_sessionId":"other","_requestId":"r""#));
+    client.ask(&with(r#","_sessionId":"s""#));
+    client.ask(&with(r#","_sessionId":"s","_requestId":"r","_userId":"u""#));
+    assert_eq!(host.violations().len(), 3);
+}
+
+#[test]
+fn a_frame_over_the_limit_ends_the_connection_without_a_reply() {
+    let host = FakeHost::socket(Script::text("x")).start();
+    let mut client = Client::connect(&host);
+    client.0.write_all(&10_000_001u32.to_be_bytes()).unwrap();
+    assert_eq!(client.receive().unwrap_err().kind(), ErrorKind::UnexpectedEof);
+    assert!(host.violations()[0].message.contains("10000001"));
+}
+
+#[test]
+fn verdicts() {
+    let policy = Policy::json(json!([
+        {"command": "^rm", "verdict": "deny", "reason": "no"},
+        {"command": "^odd", "reply": {"ok": false, "approved": 1}},
+        {"command": "^silent", "verdict": "no_answer"},
+        {"command": "^ask", "verdict": "ask"}]));
+    let host = FakeHost::socket(Script::text("x")).policy(policy).start();
+    let mut client = Client::connect(&host);
+    let mut ask = |id: u32, command: &str| {
+        client.send(&format!(
+            r#"{{"_msgId":"{id}","action":"sandbox_approve","operation":"bash","command":"{command}"}}"#
+        ));
+        if command.starts_with("silent") { Value::Null } else { client.receive().unwrap() }
+    };
+    assert_eq!(ask(1, "rm x"), json!({"ok": true, "approved": false, "reason": "no", "_msgId": "1"}));
+    assert_eq!(ask(2, "odd"), json!({"ok": false, "approved": 1, "_msgId": "2"}));
+    ask(3, "silent");
+    assert_eq!(ask(4, "ls")["_msgId"], "4");
+}
+
+#[test]
+fn faults_on_the_wire() {
+    let reply = json!({"ok": true, "approved": true});
+    for (fault, wanted) in [
+        (Fault::NoId, reply.clone()),
+        (Fault::WrongId, json!({"ok": true, "approved": true, "_msgId": "999999999"})),
+        (Fault::Pieces(1), json!({"ok": true, "approved": true, "_msgId": "1"})),
+        (Fault::SplitAt(3), json!({"ok": true, "approved": true, "_msgId": "1"})),
+        (Fault::LateMs(50), json!({"ok": true, "approved": true, "_msgId": "1"})),
+        (Fault::Body(r#"{"a":"{{msgId}}"}"#.into()), json!({"a": "1"})),
+        (Fault::Body("<html>".into()), json!("<html>")),
+    ] {
+        let host = FakeHost::socket(Script::text("x")).fault("sandbox_approve", 1, fault.clone()).start();
+        assert_eq!(Client::connect(&host).ask(&approve(1)), wanted, "{fault:?}");
+    }
+    let host = FakeHost::socket(Script::text("x")).fault("*", 2, Fault::Duplicate).start();
+    let mut client = Client::connect(&host);
+    client.ask(&approve(1));
+    assert_eq!(client.ask(&approve(2)), client.receive().unwrap());
+    let host = FakeHost::socket(Script::text("x")).fault("*", 1, Fault::Reorder).start();
+    let mut client = Client::connect(&host);
+    client.send(&approve(1));
+    assert_eq!(client.ask(&approve(2))["_msgId"], "2");
+    assert_eq!(client.receive().unwrap()["_msgId"], "1");
+    let host = FakeHost::socket(Script::text("x")).fault("*", 1, Fault::Oversized).start();
+    let mut client = Client::connect(&host);
+    client.send(&approve(1));
+    let mut header = [0; 4];
+    client.0.read_exact(&mut header).unwrap();
+    assert_eq!(header, [0xff; 4]);
+}
+
+#[test]
+fn connections_break_where_they_are_told_to() {
+    for point in [Point::Unread, Point::Read, Point::Reply(0), Point::Reply(3), Point::Reply(9)] {
+        for reset in [false, true] {
+            let fault = if reset { Fault::Reset(point) } else { Fault::Close(point) };
+            let host = FakeHost::socket(Script::text("x")).fault("sandbox_approve", 1, fault).start();
+            let mut client = Client::connect(&host);
+            client.send(&approve(1));
+            let mut got = Vec::new();
+            let end = client.0.read_to_end(&mut got);
+            match reset {
+                true => assert_eq!(end.unwrap_err().kind(), ErrorKind::ConnectionReset, "{point:?}"),
+                false => assert!(end.is_ok(), "{point:?}"),
+            }
+            assert_eq!(got.len(), if let Point::Reply(sent) = point { sent } else { 0 }, "{point:?} reset {reset}");
+            assert_eq!(host.requests()[0].carried_out, point != Point::Unread);
+            assert_eq!(Client::connect(&host).ask(&approve(2))["approved"], true);
+            assert_eq!(host.violations(), []);
+        }
+    }
+}
+
+#[test]
+fn heartbeats_while_a_reply_is_due() {
+    for named in [true, false] {
+        let mut builder = FakeHost::socket(Script::json(json!([{"text": "x", "delay_ms": 300}])));
+        if !named {
+            builder = builder.anonymous_heartbeats();
+        }
+        let host = builder.heartbeat(Duration::from_millis(40)).start();
+        let mut client = Client::connect(&host);
+        let beat = client.ask(&llm(7, &json!([{"role": "user", "content": "a"}])));
+        assert_eq!(beat["_heartbeat"], true);
+        assert_eq!(beat.get("_msgId").is_some(), named);
+        assert!(beat["ts"].as_u64().is_some_and(|ts| ts > 1_600_000_000_000));
+        let last =
+            std::iter::repeat_with(|| client.receive().unwrap()).find(|frame| frame.get("ok").is_some()).unwrap();
+        assert_eq!(last["_msgId"], "7");
+    }
+}
+
+#[test]
+fn goes_away_and_comes_back_on_the_same_path() {
+    let host = FakeHost::socket(Script::text("x")).start();
+    let mut client = Client::connect(&host);
+    client.ask(&approve(1));
+    host.stop();
+    assert_eq!(client.receive().unwrap_err().kind(), ErrorKind::UnexpectedEof);
+    assert!(UnixStream::connect(host.socket_path()).is_err());
+    host.restart().unwrap();
+    assert_eq!(Client::connect(&host).ask(&approve(2))["approved"], true);
+    assert!(host.wait_request("sandbox_approve", 2, LIMIT).is_some());
+    assert_eq!(host.connections().0, 2);
+    let directory = host.directory().to_owned();
+    drop(host);
+    assert!(!directory.exists());
+}
+
+#[test]
+fn a_child_gets_the_providers_environment_and_never_outlives_its_time() {
+    let host = FakeHost::socket(Script::text("x")).start();
+    let payload = host.payload("hello");
+    let program = "cat; echo; env | cut -d= -f1 | sort; echo oops >&2; exit 3";
+    let output = host.runner("/bin/bash").arguments(["-c", program]).env("EXTRA", "1").payload(&payload).run();
+    let text = output.text();
+    assert!(text.starts_with(&payload.to_string()), "{text}");
+    for name in ["AX_HOME", "AX_IPC_SOCKET", "AX_WEB_PROXY_SOCKET", "AX_WORKSPACE", "EXTRA", "PATH", "XDG_CACHE_HOME"] {
+        assert!(text.contains(&format!("{name}\n")), "{name}: {text}");
+    }
+    assert!(!text.contains("\nHOME\n") && !text.contains("CARGO"));
+    assert_eq!((output.code, output.stderr.as_str(), output.timed_out), (Some(3), "oops\n", false));
+
+    let hanging = host.runner("/bin/bash").arguments(["-c", "trap '' TERM; sleep 300 & sleep 300"]);
+    let output = hanging.deadline(Duration::from_millis(200)).run();
+    assert!(output.timed_out && output.code.is_none());
+
+    let running = host.runner("/bin/sleep").arguments(["300"]).spawn().unwrap();
+    running.signal(Signal::SIGINT);
+    assert_eq!(running.wait().signal, Some(2));
+}
+
+#[test]
+fn dials_a_runner_that_listens() {
+    let host = FakeHost::listen(Script::text("x")).start();
+    let program = r#"
+import os, socket, struct, sys
+path = os.environ["AX_IPC_SOCKET"]
+server = socket.socket(socket.AF_UNIX); server.bind(path); server.listen(1)
+sys.stderr.write("[signal] ipc_ready\n"); sys.stderr.flush()
+peer, _ = server.accept(); server.close(); os.unlink(path)
+payload = sys.stdin.read()
+assert "hello" in payload
+body = b'{"_msgId":"1","action":"agent_response","content":"hi"}'
+peer.sendall(struct.pack(">I", len(body)) + body)
+print(peer.recv(100)[4:].decode(), end="")
+"#;
+    if std::process::Command::new("python3").arg("-V").output().is_err() {
+        println!("SKIP dials_a_runner_that_listens: python3 is not installed");
+        return;
+    }
+    let output = host.runner("python3").arguments(["-c", program]).stdin(host.payload("hello").to_string()).run();
+    assert_eq!((output.text().as_str(), output.code), (r#"{"ok":true}"#, Some(0)), "{}", output.stderr);
+    assert_eq!(host.answer().as_deref(), Some("hi"));
+    assert_eq!(host.violations(), []);
+}
+
+/// One HTTP request on a kept connection; the status and the body that came.
+fn http(stream: &mut TcpStream, head: &str, token: &str, body: &str) -> std::io::Result<(u16, String)> {
+    let request = format!(
+        "{head} HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes())?;
+    let mut got = Vec::new();
+    while !got.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte)?;
+        got.push(byte[0]);
+    }
+    let head = String::from_utf8_lossy(&got).to_ascii_lowercase();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    let length = head.split("content-length: ").nth(1).unwrap().split("\r\n").next().unwrap().parse().unwrap();
+    let mut body = vec![0; length];
+    let mut have = 0;
+    while have < length {
+        match stream.read(&mut body[have..])? {
+            0 => return Ok((status, format!("cut:{}", String::from_utf8_lossy(&body[..have])))),
+            count => have += count,
+        }
+    }
+    Ok((status, String::from_utf8_lossy(&body).into_owned()))
+}
+
+fn dial(host: &FakeHost) -> TcpStream {
+    let stream = TcpStream::connect(host.url().strip_prefix("http://").unwrap()).unwrap();
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
+    stream
+}
+
+const WORK: &str = "GET /internal/work";
+const CALL: &str = "POST /internal/ipc";
+const LIST: &str = r#"{"action":"scheduler_list_jobs","_sessionId":""}"#;
+
+#[test]
+fn http_tokens_and_work() {
+    let host = FakeHost::http(Script::text("x")).start();
+    let pod = host.pod_token().to_owned();
+    let mut stream = dial(&host);
+    assert_eq!(http(&mut stream, WORK, &pod, "").unwrap(), (404, r#"{"error":"no pending work for token"}"#.into()));
+    assert_eq!(http(&mut stream, WORK, "", "").unwrap().0, 401);
+    host.push_work(&json!({"message": "m", "ipcToken": "turn-1"}));
+    assert_eq!(http(&mut stream, WORK, "other", "").unwrap().0, 404);
+    assert!(http(&mut stream, WORK, &pod, "").unwrap().1.contains("turn-1"));
+    assert_eq!(http(&mut stream, WORK, &pod, "").unwrap().0, 404);
+    assert_eq!(http(&mut stream, CALL, &pod, LIST).unwrap(), (401, r#"{"error":"invalid token"}"#.into()));
+    assert_eq!(http(&mut stream, CALL, "turn-1", LIST).unwrap(), (200, r#"{"jobs":[],"ok":true}"#.into()));
+    assert_eq!(host.violations(), []);
+    let answer = r#"{"action":"agent_response","content":"hi","error":true,"_sessionId":""}"#;
+    assert_eq!(http(&mut stream, CALL, "turn-1", answer).unwrap(), (200, r#"{"ok":true}"#.into()));
+    assert_eq!(host.wait_answer(1, LIMIT).unwrap().content, "hi");
+    assert_eq!(http(&mut stream, CALL, "turn-1", LIST).unwrap().0, 401);
+    assert_eq!(http(&mut stream, "GET /elsewhere", &pod, "").unwrap().0, 404);
+    assert_eq!(host.violations().len(), 1);
+    assert_eq!(host.connections().0, 1);
+}
+
+#[test]
+fn http_body_limit_and_missing_session() {
+    let host = FakeHost::http(Script::text("x")).start();
+    host.push_work(&json!({"message": "m", "ipcToken": "t"}));
+    assert_eq!(http(&mut dial(&host), CALL, "t", r#"{"action":"scheduler_list_jobs"}"#).unwrap().0, 200);
+    assert!(host.violations()[0].message.contains("_sessionId is missing"));
+    let large = format!(r#"{{"action":"sandbox_bash","command":"{}"}}"#, "x".repeat(1_048_576));
+    let (status, body) = http(&mut dial(&host), CALL, "t", &large).unwrap();
+    assert_eq!((status, body.contains("IPC request failed")), (500, true));
+}
+
+#[test]
+fn http_faults() {
+    let list = |fault: Fault, key: &str| {
+        let host = FakeHost::http(Script::text("x")).fault(key, 1, fault).start();
+        host.push_work(&json!({"message": "m", "ipcToken": "t"}));
+        let mut stream = dial(&host);
+        let first = http(&mut stream, CALL, "t", LIST);
+        let again = http(&mut stream, CALL, "t", LIST);
+        let carried_out = host.requests().first().is_some_and(|request| request.carried_out);
+        (first.map_err(|error| error.kind()), again.is_ok(), carried_out)
+    };
+    let whole = (200, r#"{"jobs":[],"ok":true}"#.to_owned());
+    let (path, action) = ("/internal/ipc", "scheduler_list_jobs");
+    assert_eq!(list(Fault::Status(502, "<html>".into()), path), (Ok((502, "<html>".into())), true, true));
+    assert_eq!(list(Fault::Status(429, "{}".into()), action), (Ok((429, "{}".into())), true, false));
+    assert_eq!(list(Fault::Reset(Point::Unread), path), (Err(ErrorKind::ConnectionReset), false, false));
+    assert_eq!(list(Fault::Reset(Point::Unread), action), (Err(ErrorKind::ConnectionReset), false, false));
+    assert_eq!(list(Fault::Reset(Point::Read), action), (Err(ErrorKind::ConnectionReset), false, true));
+    assert_eq!(list(Fault::Close(Point::Read), action), (Err(ErrorKind::UnexpectedEof), false, true));
+    assert_eq!(list(Fault::Close(Point::Reply(5)), action), (Ok((200, r#"cut:{"job"#.into())), false, true));
+    assert_eq!(list(Fault::DripMs(2), action), (Ok(whole.clone()), true, true));
+    assert_eq!(list(Fault::Pieces(3), action), (Ok(whole.clone()), true, true));
+    assert_eq!(list(Fault::LateMs(30), action), (Ok(whole.clone()), true, true));
+
+    for fault in [Fault::StaleAfter, Fault::ResetAfter] {
+        let host = FakeHost::http(Script::text("x")).fault("/internal/ipc", 1, fault).start();
+        host.push_work(&json!({"message": "m", "ipcToken": "t"}));
+        let mut stream = dial(&host);
+        assert_eq!(http(&mut stream, CALL, "t", LIST).unwrap(), whole);
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(http(&mut stream, CALL, "t", LIST).is_err());
+    }
+    let host = FakeHost::http(Script::text("x")).idle(Duration::from_millis(50)).start();
+    let mut stream = dial(&host);
+    http(&mut stream, WORK, host.pod_token(), "").unwrap();
+    std::thread::sleep(Duration::from_millis(400));
+    assert!(http(&mut stream, WORK, host.pod_token(), "").is_err());
+    host.fault("/internal/work", 2, Fault::DuplicateWork);
+    host.push_work(&json!({"message": "m", "ipcToken": "t"}));
+    for status in [200, 200, 404] {
+        assert_eq!(http(&mut dial(&host), WORK, host.pod_token(), "").unwrap().0, status);
+    }
+    host.stop();
+    host.restart().unwrap();
+    assert_eq!(http(&mut dial(&host), WORK, host.pod_token(), "").unwrap().0, 404);
+}
+
+#[test]
+fn the_runner_end_to_end() {
+    let script = || {
+        Script::json(json!([
+            {"text": "Looking.", "tools": [{"name": "bash", "args": {"command": "echo hi"}}]},
+            {"when": "hi", "text": "done"}]))
+    };
+    for builder in [FakeHost::socket(script()), FakeHost::listen(script()), FakeHost::http(script())] {
+        let host = builder.start();
+        let output = host.runner(env!("CARGO_BIN_EXE_ax-runner")).payload(&host.payload("look")).run();
+        let transport = host.transport();
+        assert_eq!(output.code, Some(0), "{transport:?}: {}", output.stderr);
+        let answer = host.answer().unwrap_or_else(|| output.text());
+        assert_eq!(answer, "Looking.\n\ndone", "{transport:?}: {}", output.stderr);
+        assert_eq!(host.violations(), [], "{transport:?}");
+        assert_eq!(host.requests_of("sandbox_result").len(), 1);
+    }
+}
