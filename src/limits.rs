@@ -251,6 +251,31 @@ pub const GREP_CONTEXT_MAX_LINES: usize = 20;
 /// Results one search may ask for (PROTOCOL §14).
 pub const SEARCH_RESULTS_MAX: usize = 10_000;
 
+// --- search (PROTOCOL §7, §8.3) --------------------------------------------------------------------------------------
+
+/// Time for one search; then what was found so far is returned and said to be incomplete.
+pub const SEARCH_TIMEOUT: Duration = Duration::from_secs(20);
+/// Results of a search that names no number (PROTOCOL §8.3).
+pub const SEARCH_RESULTS_DEFAULT: usize = 100;
+/// Directory levels a walk goes down: a loop of `mkdir` makes trees whose paths alone would fill the memory.
+pub const WALK_DEPTH_MAX: usize = 256;
+/// Directory handles one thread keeps open along its path.
+pub const WALK_HANDLES_MAX: usize = 32;
+/// Bytes of paths one walk collects: about half a million files, within a 256 MiB container.
+pub const WALK_PATHS_MAX_BYTES: usize = 48 * 1024 * 1024;
+/// Bytes read of a `.gitignore`. Each line becomes part of an automaton, so a large one costs far more than its size.
+pub const GITIGNORE_MAX_BYTES: u64 = 64 * 1024;
+/// Longest line searched, per thread: a file with a longer one is searched up to it, and that is said.
+pub const GREP_HEAP_MAX_BYTES: usize = 16 * 1024 * 1024;
+/// Compiled size of a search pattern: `(a{1000}){1000}` is refused instead of filling the memory.
+pub const GREP_REGEX_MAX_BYTES: usize = 10 * 1024 * 1024;
+/// Bytes shown of one line: a match in a minified file must not flood the result.
+pub const GREP_LINE_MAX_BYTES: usize = 400;
+/// UTF-16 units of a search's result as JSON, well below [`TOOL_RESULT_MAX_UNITS`]: more than this is not read with care.
+pub const SEARCH_OUTPUT_MAX_UNITS: usize = 100_000;
+/// Bytes from a file's start in which a NUL says that it is not text.
+pub const BINARY_PROBE_BYTES: usize = 8 * 1024;
+
 // --- skills and prompt (PROTOCOL §9, §10) ----------------------------------------------------------------------------
 
 /// Bytes of a SKILL.md's frontmatter. A YAML parser is not given more: anchors make small documents large.

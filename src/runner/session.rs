@@ -130,6 +130,8 @@ impl Session {
             workspace,
             shell: self.shell.clone(),
             env: self.environment(&way),
+            env: self.environment(payload),
+            session_id: self.carried.context.meta.session_id.clone(),
             local: payload.sandbox_type.is_container(),
             catalog: self.carried.catalog.clone(),
             dispatch: self.carried.dispatch,

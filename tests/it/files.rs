@@ -38,7 +38,7 @@ thread_local! {
     );
 }
 
-fn approved<T: Proposal>(call: T) -> Approved<T> {
+pub(crate) fn approved<T: Proposal>(call: T) -> Approved<T> {
     GATE.with(|(runtime, gate)| runtime.block_on(gate.approve(call)).unwrap())
 }
 

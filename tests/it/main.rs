@@ -18,3 +18,4 @@ mod net;
 mod processes;
 mod sidecar;
 mod support;
+mod search;
