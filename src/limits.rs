@@ -77,6 +77,8 @@ pub const RECONNECT_PAUSES: [Duration; 3] =
 pub const RECONNECT_COOLDOWN: Duration = Duration::from_secs(5);
 /// Time for one connect to a Unix socket: a listener whose backlog is full would block for ever.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time to read what the host sent before it stopped reading: a reply that is there already must not count as lost.
+pub const LINK_DRAIN: Duration = Duration::from_secs(1);
 /// Frames waiting for the writer. More senders than this wait; memory stays bounded when the host stops reading.
 pub const SEND_QUEUE_FRAMES: usize = 32;
 

@@ -1,11 +1,12 @@
 //! Frames over a Unix socket (PROTOCOL §3): correlation, heartbeats, loss and reconnect.
 //!
 //! One task owns the connection. It writes frames whole, reads frames whole, and when it ends it fails what is pending,
-//! telling for each call whether its frame had left complete: only then can the host have seen it.
+//! telling for each call whether the host can have seen it: only if its frame had left complete, and not if the kernel says
+//! that the end of what we sent was never read.
 
 use super::{BoxFuture, CallContext, CallError, HostLink};
 use crate::limits;
-use crate::wire::{Action, Envelope, FrameCodec, Reply};
+use crate::wire::{Action, Envelope, FrameCodec, FrameError, Reply};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use std::collections::BTreeMap;
@@ -137,7 +138,7 @@ async fn dial(path: &Path) -> io::Result<UnixStream> {
 enum Failure {
     /// Nothing was heard for the call's whole time.
     Silence,
-    /// The connection ended; `complete` says whether the whole frame had been handed to the kernel.
+    /// The connection ended; `complete` says whether the host can have seen the whole frame.
     Lost { complete: bool },
 }
 
@@ -181,34 +182,42 @@ impl Connection {
 /// Runs one connection to its end.
 async fn serve(stream: UnixStream, queue: mpsc::Receiver<(u64, Vec<u8>)>, pending: Arc<Pending>) {
     let (reader, writer) = stream.into_split();
-    // Both sides end the connection, so the one that is dropped mid-way loses nothing: its bytes have no use any more.
-    tokio::select! {
-        () = read_frames(reader, &pending) => {}
-        () = write_frames(writer, queue, &pending) => {}
-    }
-    pending.fail_all();
+    let reading = read_frames(reader, &pending);
+    tokio::pin!(reading);
+    // The end of either side ends the connection. A frame half written has no use any more, but replies that came before
+    // the end are still there to be read.
+    let reset = tokio::select! {
+        reset = &mut reading => reset,
+        () = write_frames(writer, queue, &pending) => {
+            tokio::time::timeout(limits::LINK_DRAIN, reading).await.unwrap_or(false)
+        }
+    };
+    pending.fail_all(reset);
 }
 
-async fn read_frames(reader: OwnedReadHalf, pending: &Pending) {
+/// Reads to the end; `true` when it was a reset.
+async fn read_frames(reader: OwnedReadHalf, pending: &Pending) -> bool {
     let mut frames = FramedRead::new(reader, FrameCodec::runner());
-    // The first error ends it: after a wrong length the next bytes mean nothing.
-    while let Some(Ok(frame)) = frames.next().await {
-        pending.deliver(frame);
+    loop {
+        match frames.next().await {
+            Some(Ok(frame)) => pending.deliver(frame),
+            Some(Err(FrameError::Io(error))) => return error.kind() == io::ErrorKind::ConnectionReset,
+            // After a wrong length the next bytes mean nothing.
+            Some(Err(_)) | None => return false,
+        }
     }
 }
 
 async fn write_frames(mut writer: OwnedWriteHalf, mut queue: mpsc::Receiver<(u64, Vec<u8>)>, pending: &Pending) {
     while let Some((id, body)) = queue.recv().await {
         // Given up while it waited: the host need not see it.
-        if !pending.lock().calls.contains_key(&id) {
+        if !pending.begin(id) {
             continue;
         }
         if write_frame(&mut writer, &body).await.is_err() {
             return;
         }
-        if let Some(waiting) = pending.lock().calls.get_mut(&id) {
-            waiting.complete = true;
-        }
+        pending.written(id);
     }
 }
 
@@ -246,7 +255,7 @@ struct Waiting {
     reply: oneshot::Sender<Result<Reply, Failure>>,
     deadline: Deadline,
     timeout: Duration,
-    /// The whole frame was handed to the kernel.
+    /// The host can have seen it: the whole frame was handed to the kernel.
     complete: bool,
     /// Delivers the turn's answer, which some hosts acknowledge without an id (PROTOCOL T5).
     answers: bool,
@@ -269,6 +278,8 @@ struct Pending {
 #[derive(Default)]
 struct Table {
     calls: BTreeMap<u64, Waiting>,
+    /// The frame begun last.
+    last: u64,
     closed: bool,
 }
 
@@ -287,13 +298,30 @@ impl Pending {
         Some(Registered { pending: self.clone(), id })
     }
 
+    /// A frame is about to be written; `false` when nobody waits for its reply any more.
+    fn begin(&self, id: u64) -> bool {
+        let mut table = self.lock();
+        let wanted = table.calls.contains_key(&id);
+        if wanted {
+            table.last = id;
+        }
+        wanted
+    }
+
+    /// The whole frame was handed to the kernel.
+    fn written(&self, id: u64) {
+        if let Some(waiting) = self.lock().calls.get_mut(&id) {
+            waiting.complete = true;
+        }
+    }
+
     /// Routes one frame (PROTOCOL §3.4, §3.5). What belongs to nobody is dropped: a late reply, an unknown id, noise.
     fn deliver(&self, frame: Bytes) {
         let Some(envelope) = Envelope::read(&frame) else {
             tracing::warn!(component = "ipc-client", bytes = frame.len(), "ipc_frame_unreadable");
             return;
         };
-        let id = envelope.msg_id.as_deref().and_then(|id| id.parse::<u64>().ok());
+        let id = envelope.msg_id.as_deref().and_then(own_id);
         let mut table = self.lock();
         if envelope.heartbeat {
             match id.and_then(|id| table.calls.get(&id)) {
@@ -311,13 +339,24 @@ impl Pending {
         }
     }
 
-    fn fail_all(&self) {
+    /// Fails what waits. A Unix socket is reset when its peer closes it with bytes unread, so `reset` says that the frame
+    /// begun last was not read whole.
+    fn fail_all(&self, reset: bool) {
         let mut table = self.lock();
         table.closed = true;
+        let last = table.last;
+        if let (true, Some(waiting)) = (reset, table.calls.get_mut(&last)) {
+            waiting.complete = false;
+        }
         for (_, waiting) in std::mem::take(&mut table.calls) {
             let _ = waiting.reply.send(Err(Failure::Lost { complete: waiting.complete }));
         }
     }
+}
+
+/// An id as we write it; other spellings of the number are nobody's.
+fn own_id(text: &str) -> Option<u64> {
+    text.parse::<u64>().ok().filter(|id| id.to_string() == text)
 }
 
 impl Table {

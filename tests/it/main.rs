@@ -19,3 +19,7 @@ mod processes;
 mod sidecar;
 mod support;
 mod search;
+mod link;
+mod start;
+mod support;
+mod turn;

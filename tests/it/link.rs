@@ -1,0 +1,7 @@
+//! Attacks on the link: cuts at every byte, replies in any order, hosts that stop reading (CASES I01, I05, I07, I08).
+
+mod matrix;
+mod offsets;
+mod repeats;
+mod routing;
+mod wire;
