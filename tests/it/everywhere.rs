@@ -1,0 +1,412 @@
+//! What many tests share: a turn of the built runner against a fake host.
+
+use ax_runner::devhost::{Builder, FakeHost, Output, Runner, Script};
+use serde_json::Value;
+
+/// The built runner, about to be started against this host.
+pub fn runner(host: &FakeHost) -> Runner {
+    host.runner(env!("CARGO_BIN_EXE_ax-runner"))
+}
+
+/// One whole turn on a host that is still to be started.
+pub fn turn(builder: Builder) -> (FakeHost, Output) {
+    let host = builder.start();
+    let output = runner(&host).payload(&host.payload("go")).run();
+    (host, output)
+}
+
+/// One turn on each transport that must end well: `check` gets the host and the answer.
+pub fn everywhere(script: &Value, check: impl Fn(&FakeHost, &str)) {
+    let script = || Script::json(script.clone());
+    for builder in [FakeHost::socket(script()), FakeHost::listen(script()), FakeHost::http(script())] {
+        let (host, output) = turn(builder);
+        let transport = host.transport();
+        assert_eq!(output.code, Some(0), "{transport:?}: {}", output.stderr);
+        assert_eq!(host.violations(), [], "{transport:?}");
+        check(&host, &host.answer().unwrap_or_else(|| output.text()));
+    }
+}
+
+/// Is Python there? Says that `test` is skipped if not.
+pub fn python(test: &str) -> bool {
+    let there = std::process::Command::new("python3").arg("-V").output().is_ok();
+    if !there {
+        println!("SKIP {test}: python3 is not installed");
+    }
+    there
+//! What the tests of the built runner share: the binary, a turn in one line, the host's own judgement of an exit, and a
+//! relay that cuts the connection at any byte.
+
+use ax_runner::devhost::{Builder, FakeHost, Output, Runner, Script};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// The program under test.
+pub(crate) const BIN: &str = env!("CARGO_BIN_EXE_ax-runner");
+/// Longer than any turn here takes on a busy machine; shorter than anybody waits.
+pub(crate) const LIMIT: Duration = Duration::from_secs(90);
+
+/// A runner with a deadline and a payload.
+pub(crate) fn runner(host: &FakeHost) -> Runner {
+    host.runner(BIN).deadline(LIMIT).payload(&host.payload("go"))
+}
+
+/// One turn against a host that is yet to start.
+pub(crate) fn turn(builder: Builder) -> (FakeHost, Output) {
+    let host = builder.start();
+    let output = runner(&host).run();
+    assert!(!output.timed_out, "the runner hangs: {}", output.stderr);
+    (host, output)
+}
+
+/// A script of one round of tools and then `done`. The first part repeats as long as no result has come, so a model
+/// call that is asked twice is answered alike.
+pub(crate) fn tools_then_done(tools: Value) -> Script {
+    Script::json(json!([
+        {"when": "^$", "repeat": true, "tools": tools},
+        {"repeat": true, "text": "done"}]))
+}
+
+/// One bash call, then `done`.
+pub(crate) fn bash_then_done(command: &str) -> Script {
+    tools_then_done(json!([{"name": "bash", "args": {"command": command}}]))
+}
+
+/// The lines of a file in the workspace; none when there is no such file.
+pub(crate) fn lines(host: &FakeHost, name: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(host.workspace().join(name)).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+/// The results the model was given, by call id, from the last model call.
+pub(crate) fn results(host: &FakeHost) -> BTreeMap<String, String> {
+    let calls = host.requests_of("llm_call");
+    let messages = calls.last().map(|call| call.value["messages"].clone()).unwrap_or_default();
+    let blocks = messages.as_array().cloned().unwrap_or_default();
+    blocks
+        .iter()
+        .filter_map(|message| message["content"].as_array())
+        .flatten()
+        .filter(|block| block["type"] == "tool_result")
+        .map(|block| {
+            let text = |key: &str| block[key].as_str().unwrap_or_default().to_owned();
+            (text("tool_use_id"), text("content"))
+        })
+        .collect()
+}
+
+/// The only result.
+pub(crate) fn result(host: &FakeHost) -> String {
+    let results = results(host);
+    assert_eq!(results.len(), 1, "{results:?}");
+    results.into_values().next().unwrap_or_default()
+}
+
+/// What the host makes of an ended runner (PROTOCOL §1.4, §1.6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Judgement {
+    /// Stdout is the answer.
+    Accepts,
+    /// The whole turn is run again.
+    Retries,
+    /// The user is told that it failed.
+    GivesUp,
+}
+
+/// The host's rule, word for word.
+pub(crate) fn judge(code: i32, stdout: &str, stderr: &str) -> Judgement {
+    if code == 0 || !stdout.trim().is_empty() {
+        return Judgement::Accepts;
+    }
+    let text = stderr.to_lowercase();
+    let any = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    let permanent = any(&["401", "403", "unauthorized", "forbidden"])
+        || (any(&["invalid"]) && any(&["api key"]))
+        || any(&["no api credentials", "400", "bad request", "validation failed"])
+        || any(&["timed out", "timeout", "sigkill", "kill eperm"])
+        || (any(&["eperm"]) && any(&["relaysignaltochild"]));
+    if permanent { Judgement::GivesUp } else { Judgement::Retries }
+}
+
+/// Everything the rule and the choice of a diagnosis look for.
+pub(crate) const TRIGGERS: [&str; 31] = [
+    "401",
+    "403",
+    "400",
+    "429",
+    "500",
+    "502",
+    "503",
+    "unauthorized",
+    "forbidden",
+    "invalid api key",
+    "api key",
+    "no api credentials",
+    "bad request",
+    "validation failed",
+    "timed out",
+    "timeout",
+    "sigkill",
+    "eperm",
+    "econnreset",
+    "econnrefused",
+    "epipe",
+    "socket hang",
+    "spawn",
+    "enomem",
+    "cannot allocate",
+    "rate limit",
+    "certificate",
+    "etimedout",
+    "enotfound",
+    "broken pipe",
+    "tls",
+];
+
+/// The triggers that stand in a text.
+pub(crate) fn triggers(text: &str) -> Vec<&'static str> {
+    let text = text.to_lowercase();
+    TRIGGERS.into_iter().filter(|word| text.contains(word)).collect()
+}
+
+/// Where the relay cuts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Nothing of the request reaches the host.
+    Before,
+    /// So many bytes of the request do.
+    Request(At),
+    /// The host has the request and has replied; nothing of the reply reaches the runner.
+    After,
+    /// So many bytes of the reply do.
+    Reply(At),
+}
+
+/// A byte of a frame, its length included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum At {
+    /// Counted from the beginning.
+    Byte(usize),
+    /// The middle.
+    Half,
+    /// All but the last.
+    Last,
+}
+
+impl At {
+    fn of(self, length: usize) -> usize {
+        match self {
+            Self::Byte(at) => at.min(length - 1),
+            Self::Half => length / 2,
+            Self::Last => length - 1,
+        }
+    }
+}
+
+/// What the runner sees of the cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum How {
+    /// An end in good order.
+    Eof,
+    /// A reset. Only for places at which the host has not read the whole request: a Unix socket resets its peer if and only
+    /// if something it sent was never read.
+    Reset,
+    /// Nothing, for ever.
+    Silence,
+}
+
+/// One cut: at the first request of this [`stage`].
+#[derive(Debug, Clone)]
+pub(crate) struct Cut {
+    pub(crate) stage: &'static str,
+    pub(crate) place: Place,
+    pub(crate) how: How,
+}
+
+/// Stands between a runner and its host, frame by frame.
+pub(crate) struct Relay {
+    directory: tempfile::TempDir,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    host: PathBuf,
+    cut: Cut,
+    over: AtomicBool,
+    /// Requests the runner has written, by [`stage`].
+    written: Mutex<BTreeMap<String, usize>>,
+    /// Connections that have gone silent stay open.
+    silent: Mutex<Vec<Arc<UnixStream>>>,
+}
+
+impl Relay {
+    pub(crate) fn start(host: &Path, cut: Cut) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(directory.path().join("relay.sock")).unwrap();
+        let shared = Arc::new(Shared {
+            host: host.to_owned(),
+            cut,
+            over: AtomicBool::new(false),
+            written: Mutex::default(),
+            silent: Mutex::default(),
+        });
+        let inner = shared.clone();
+        std::thread::spawn(move || {
+            while let Ok((stream, _)) = listener.accept() {
+                if inner.over.load(Ordering::Acquire) {
+                    return;
+                }
+                let shared = inner.clone();
+                std::thread::spawn(move || shared.serve(stream));
+            }
+        });
+        Self { directory, shared }
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.directory.path().join("relay.sock")
+    }
+
+    /// How often the runner wrote a request of this [`stage`].
+    pub(crate) fn written(&self, stage: &str) -> usize {
+        self.shared.written.lock().unwrap().get(stage).copied().unwrap_or(0)
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.shared.over.store(true, Ordering::Release);
+        let _ = UnixStream::connect(self.path());
+        for stream in self.shared.silent.lock().unwrap().drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// A request's action; `llm_call+` for a model call that brings results.
+pub(crate) fn stage(request: &Value) -> String {
+    let action = request["action"].as_str().unwrap_or_default();
+    let results = request["messages"].to_string().contains("\"tool_result\"");
+    if results { format!("{action}+") } else { action.to_owned() }
+}
+
+/// The reply to be cut, once its request has gone through.
+type Armed = Arc<Mutex<Option<String>>>;
+
+impl Shared {
+    fn serve(&self, runner: UnixStream) {
+        let Ok(host) = UnixStream::connect(&self.host) else { return };
+        let (runner, host) = (Arc::new(runner), Arc::new(host));
+        let armed = Armed::default();
+        let over = Arc::new(AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let (to, from, watch, ended) = (runner.clone(), host.clone(), armed.clone(), over.clone());
+            let pump = scope.spawn(move || self.replies(&from, to, &watch, &ended));
+            let held = self.requests(&runner, &host, &armed, &over);
+            if held {
+                // The cut is at the reply: the pump makes it, and a reset needs our own handle gone.
+                drop(runner);
+            } else {
+                let _ = host.shutdown(Shutdown::Both);
+                drop(runner);
+            }
+            let _ = pump.join();
+        });
+    }
+
+    /// Passes requests on. `true` when a reply remains to be cut.
+    fn requests(&self, mut runner: &UnixStream, mut host: &UnixStream, armed: &Armed, over: &AtomicBool) -> bool {
+        loop {
+            let mut frame = vec![0; 4];
+            if runner.read_exact(&mut frame).is_err() {
+                return false;
+            }
+            let length = u32::from_be_bytes([frame[0], frame[1], frame[2], frame[3]]) as usize;
+            frame.resize(4 + length, b'}');
+            // The last byte stays unread: a socket resets its peer only while it holds something unread.
+            if runner.read_exact(&mut frame[4..3 + length]).is_err() {
+                return false;
+            }
+            let request: Value = serde_json::from_slice(&frame[4..]).unwrap_or_default();
+            let stage = stage(&request);
+            let first = {
+                let mut written = self.written.lock().unwrap();
+                let count = written.entry(stage.clone()).or_default();
+                *count += 1;
+                *count == 1
+            };
+            let due = first && stage == self.cut.stage;
+            if !due || self.cut.how != How::Reset {
+                let mut last = [0];
+                let _ = runner.read_exact(&mut last);
+            }
+            let passed = match self.cut.place {
+                _ if !due => frame.len(),
+                Place::Before => 0,
+                Place::Request(at) => at.of(frame.len()),
+                Place::After | Place::Reply(_) => frame.len(),
+            };
+            if due && passed == frame.len() {
+                *armed.lock().unwrap() = request["_msgId"].as_str().map(str::to_owned);
+            }
+            if due && passed < frame.len() && self.cut.how == How::Silence {
+                over.store(true, Ordering::Release);
+                self.silence(runner);
+            }
+            let _ = host.write_all(&frame[..passed]);
+            if due {
+                return passed == frame.len() || self.cut.how == How::Silence;
+            }
+        }
+    }
+
+    fn silence(&self, stream: &UnixStream) {
+        self.silent.lock().unwrap().push(Arc::new(stream.try_clone().unwrap()));
+    }
+
+    fn replies(&self, mut host: &UnixStream, runner: Arc<UnixStream>, armed: &Armed, over: &AtomicBool) {
+        loop {
+            let mut frame = vec![0; 4];
+            if host.read_exact(&mut frame).is_err() {
+                return;
+            }
+            frame.resize(4 + u32::from_be_bytes([frame[0], frame[1], frame[2], frame[3]]) as usize, 0);
+            if host.read_exact(&mut frame[4..]).is_err() {
+                return;
+            }
+            if over.load(Ordering::Acquire) {
+                continue;
+            }
+            let reply: Value = serde_json::from_slice(&frame[4..]).unwrap_or_default();
+            let due = reply["_heartbeat"] != true
+                && armed.lock().unwrap().as_deref().is_some_and(|id| reply["_msgId"] == *id);
+            let passed = match self.cut.place {
+                Place::Reply(at) if due => at.of(frame.len()),
+                _ if due => 0,
+                _ => frame.len(),
+            };
+            let _ = (&*runner).write_all(&frame[..passed]);
+            if !due {
+                continue;
+            }
+            match self.cut.how {
+                How::Silence => {
+                    over.store(true, Ordering::Release);
+                    self.silence(&runner);
+                }
+                How::Eof => {
+                    let _ = runner.shutdown(Shutdown::Both);
+                    return;
+                }
+                How::Reset => return,
+            }
+        }
+    }
+}
