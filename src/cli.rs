@@ -1,16 +1,25 @@
-//! The multi-call command line: which job this process was started for.
+//! The multi-call command line: which job this process was started for (DESIGN §2).
 
 use crate::runner::{self, Request};
-use crate::{log, prompt};
-use std::ffi::OsString;
+use crate::{doctor, enter, log, os, prompt, sidecar};
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 const HELP: &str = "\
 ax-runner - the process inside an AX agent's sandbox container
 
 usage:
   ax-runner [SCRIPT] [flags]      run: read the payload, run the turn, return the answer
+  ax-runner enter [flags] [-- COMMAND]
+                                  enforce the egress policy, give up privilege, then run
+  ax-runner doctor [--json]       which confinement holds here, found by trying
+  ax-runner git-sidecar           the git sidecar of a Kubernetes pod
   ax-runner prompt --payload FILE print the system prompt of a payload and its section sizes
+
+Called as `node` with a script path that ends in agent/runner.js or agent/git-sidecar.js it does that job; any other
+script goes to the Node.js found in PATH.
 
 flags:
   --agent NAME          pi-coding-agent (default) or claude-code
@@ -35,13 +44,56 @@ environment:
 exit codes: 0 done, 1 failed (the last line on stderr says why), 128+n ended by signal n
 ";
 
-/// Runs the job that `args` (the program's name first) asks for, and returns the exit code.
-pub fn main(args: Vec<OsString>, environment: Vec<(OsString, OsString)>) -> u8 {
-    panics_are_lines();
-    let args = args.get(1..).unwrap_or_default();
-    if args.first().is_some_and(|word| word == "prompt") {
-        return prompt::main_prompt_command(args[1..].iter().cloned());
+/// What to do.
+#[derive(Debug, PartialEq, Eq)]
+enum Job<'a> {
+    Runner(&'a [OsString]),
+    Enter(&'a [OsString]),
+    Doctor(&'a [OsString]),
+    Sidecar(&'a [OsString]),
+    Prompt(&'a [OsString]),
+    /// A script that is not ours.
+    Node(&'a [OsString]),
+}
+
+/// Finds the job in the name the process was called by and in its first word: the host's literal command vectors name
+/// scripts of the Node program (PROTOCOL §1.1).
+fn job(argv: &[OsString]) -> Job<'_> {
+    let (name, args) = argv.split_first().map_or((OsStr::new(""), argv), |(name, args)| (name.as_os_str(), args));
+    let rest = args.get(1..).unwrap_or_default();
+    let first = args.first().map_or(OsStr::new(""), OsString::as_os_str);
+    let called_node = Path::new(name).file_name() == Some(OsStr::new("node"));
+    match first.as_bytes() {
+        b"enter" if !called_node => Job::Enter(rest),
+        b"doctor" if !called_node => Job::Doctor(rest),
+        b"git-sidecar" if !called_node => Job::Sidecar(rest),
+        b"prompt" if !called_node => Job::Prompt(rest),
+        _ if is_script(name, "git-sidecar.js") => Job::Sidecar(args),
+        _ if is_script(first, "git-sidecar.js") => Job::Sidecar(rest),
+        _ if called_node && !is_script(first, "runner.js") => Job::Node(args),
+        _ => Job::Runner(args),
     }
+}
+
+/// Does the path end in `agent/<script>`?
+fn is_script(path: &OsStr, script: &str) -> bool {
+    Path::new(path).ends_with(Path::new("agent").join(script))
+}
+
+/// Runs the job that `argv` (the program's name first) asks for, and returns the exit code.
+pub fn main(argv: Vec<OsString>, environment: Vec<(OsString, OsString)>) -> u8 {
+    panics_are_lines();
+    match job(&argv) {
+        Job::Runner(args) => run(args, environment),
+        Job::Enter(args) => enter::main(args.to_vec()),
+        Job::Doctor(args) => doctor::main(args.to_vec()),
+        Job::Sidecar(args) => sidecar::main(args.to_vec()),
+        Job::Prompt(args) => prompt::main_prompt_command(args.iter().cloned()),
+        Job::Node(args) => node(args, &environment),
+    }
+}
+
+fn run(args: &[OsString], environment: Vec<(OsString, OsString)>) -> u8 {
     log::start(runner::log_config(args, &environment));
     match runner::read(args, environment) {
         Ok(Request::Run(config)) => runner::main(*config),
@@ -56,6 +108,24 @@ pub fn main(args: Vec<OsString>, environment: Vec<(OsString, OsString)>) -> u8 {
     }
 }
 
+/// Hands over to a real Node.js, which an image made from ours may have (the first `node` in PATH that is not us).
+fn node(args: &[OsString], environment: &[(OsString, OsString)]) -> u8 {
+    let path = environment.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str());
+    let own = std::fs::canonicalize("/proc/self/exe").ok();
+    let found = std::env::split_paths(path.unwrap_or_default())
+        .map(|directory| directory.join("node"))
+        .find(|program| program.is_file() && std::fs::canonicalize(program).ok() != own);
+    let reason = match found {
+        Some(program) => os::replace(&program, args).to_string(),
+        None => "this image has no Node.js; ax-runner answers to `node` only for its own scripts".to_owned(),
+    };
+    log::last_words(&format!("node: {reason}"));
+    NOT_FOUND
+}
+
+/// What a shell answers for a program that does not exist.
+const NOT_FOUND: u8 = 127;
+
 fn print(text: &str) -> u8 {
     u8::from(io::stdout().write_all(text.as_bytes()).is_err())
 }
@@ -66,4 +136,36 @@ fn panics_are_lines() {
         let place = info.location().map(|at| format!("{}:{}", at.file(), at.line())).unwrap_or_default();
         log::panic_line(&place);
     }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hosts_vectors_find_their_job() {
+        for (argv, wanted) in [
+            (vec!["ax-runner"], "Runner([])"),
+            (vec!["ax-runner", "--help"], r#"Runner(["--help"])"#),
+            (
+                vec!["/usr/bin/ax-runner", "/opt/ax/dist/agent/runner.js", "-x"],
+                r#"Runner(["/opt/ax/dist/agent/runner.js", "-x"])"#,
+            ),
+            (vec!["/opt/ax/dist/agent/runner.js", "-x"], r#"Runner(["-x"])"#),
+            (vec!["node", "/opt/ax/dist/agent/runner.js"], r#"Runner(["/opt/ax/dist/agent/runner.js"])"#),
+            (vec!["node", "dist/agent/git-sidecar.js"], "Sidecar([])"),
+            (vec!["dist/agent/git-sidecar.js"], "Sidecar([])"),
+            (vec!["ax-runner", "git-sidecar", "-x"], r#"Sidecar(["-x"])"#),
+            (vec!["ax-runner", "enter", "--print"], r#"Enter(["--print"])"#),
+            (vec!["ax-runner", "doctor"], "Doctor([])"),
+            (vec!["ax-runner", "prompt"], "Prompt([])"),
+            (vec!["/usr/local/bin/node", "enter"], r#"Node(["enter"])"#),
+            (vec!["node", "server.js"], r#"Node(["server.js"])"#),
+            (vec!["node", "notagent/runner.js"], r#"Node(["notagent/runner.js"])"#),
+            (vec!["node"], "Node([])"),
+        ] {
+            let argv: Vec<OsString> = argv.into_iter().map(OsString::from).collect();
+            assert_eq!(format!("{:?}", job(&argv)), wanted);
+        }
+    }
 }

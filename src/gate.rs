@@ -5,6 +5,7 @@
 
 use crate::limits;
 use crate::link::{CallError, Host};
+use crate::redact::Redactor;
 use crate::wire::check::{self, FieldError};
 use crate::wire::{Action, Approve, Report};
 use serde::Deserialize;
@@ -57,14 +58,16 @@ pub enum Refusal {
 #[derive(Clone)]
 pub struct Gate {
     host: Host,
+    redactor: Arc<Redactor>,
     reports: TaskTracker,
     slots: Arc<Semaphore>,
 }
 
 impl Gate {
-    /// A gate for one turn.
-    pub fn new(host: Host) -> Self {
-        Self { host, reports: TaskTracker::new(), slots: Arc::new(Semaphore::new(limits::REPORTS_PENDING_MAX)) }
+    /// A gate for one turn. `redactor` knows what must not get into the audit log.
+    pub fn new(host: Host, redactor: Redactor) -> Self {
+        let slots = Arc::new(Semaphore::new(limits::REPORTS_PENDING_MAX));
+        Self { host, redactor: Arc::new(redactor), reports: TaskTracker::new(), slots }
     }
 
     /// Asks the host. Only an answer with exactly `approved: true` is consent.
@@ -102,8 +105,9 @@ impl Gate {
     /// Tells the host how an approved call ended, without waiting for its reply. Waits only while
     /// [`limits::REPORTS_PENDING_MAX`] reports are under way.
     pub async fn report(&self, mut report: Report) {
-        report.output = report.output.map(|output| check::fitted(&output, limits::CONTENT_MAX_UNITS));
-        report.error = report.error.map(|error| check::fitted(&error, limits::ERROR_MAX_UNITS));
+        let fit = |text: String, max| check::fitted(&self.redactor.redact(&text), max);
+        report.output = report.output.map(|output| fit(output, limits::CONTENT_MAX_UNITS));
+        report.error = report.error.map(|error| fit(error, limits::ERROR_MAX_UNITS));
         let Ok(slot) = self.slots.clone().acquire_owned().await else { return };
         // What has happened is told even when the turn has been cancelled meanwhile.
         let host = self.host.uncancelled();

@@ -207,8 +207,6 @@ pub const READ_MAX_UNITS: usize = TOOL_RESULT_MAX_UNITS - 4_000;
 
 /// Empty waits for work before the process ends, when `AX_MAX_IDLE_POLLS` gives no number (PROTOCOL §1.2).
 pub const IDLE_POLLS: u32 = 2;
-/// The git sidecar's port when `AX_GIT_SIDECAR_PORT` gives none (PROTOCOL §1.2).
-pub const SIDECAR_PORT: u16 = 9099;
 /// Wait for `<workspace>/.ax` (PROTOCOL §1.11).
 pub const WORKSPACE_WAIT: Duration = Duration::from_secs(30);
 /// Pause between two looks at it (PROTOCOL §1.11).
@@ -255,6 +253,31 @@ pub const GREP_CONTEXT_MAX_LINES: usize = 20;
 /// Results one search may ask for (PROTOCOL §14).
 pub const SEARCH_RESULTS_MAX: usize = 10_000;
 
+// --- search (PROTOCOL §7, §8.3) --------------------------------------------------------------------------------------
+
+/// Time for one search; then what was found so far is returned and said to be incomplete.
+pub const SEARCH_TIMEOUT: Duration = Duration::from_secs(20);
+/// Results of a search that names no number (PROTOCOL §8.3).
+pub const SEARCH_RESULTS_DEFAULT: usize = 100;
+/// Directory levels a walk goes down: a loop of `mkdir` makes trees whose paths alone would fill the memory.
+pub const WALK_DEPTH_MAX: usize = 256;
+/// Directory handles one thread keeps open along its path.
+pub const WALK_HANDLES_MAX: usize = 32;
+/// Bytes of paths one walk collects: about half a million files, within a 256 MiB container.
+pub const WALK_PATHS_MAX_BYTES: usize = 48 * 1024 * 1024;
+/// Bytes read of a `.gitignore`. Each line becomes part of an automaton, so a large one costs far more than its size.
+pub const GITIGNORE_MAX_BYTES: u64 = 64 * 1024;
+/// Longest line searched, per thread: a file with a longer one is searched up to it, and that is said.
+pub const GREP_HEAP_MAX_BYTES: usize = 16 * 1024 * 1024;
+/// Compiled size of a search pattern: `(a{1000}){1000}` is refused instead of filling the memory.
+pub const GREP_REGEX_MAX_BYTES: usize = 10 * 1024 * 1024;
+/// Bytes shown of one line: a match in a minified file must not flood the result.
+pub const GREP_LINE_MAX_BYTES: usize = 400;
+/// UTF-16 units of a search's result as JSON, well below [`TOOL_RESULT_MAX_UNITS`]: more than this is not read with care.
+pub const SEARCH_OUTPUT_MAX_UNITS: usize = 100_000;
+/// Bytes from a file's start in which a NUL says that it is not text.
+pub const BINARY_PROBE_BYTES: usize = 8 * 1024;
+
 // --- skills and prompt (PROTOCOL §9, §10) ----------------------------------------------------------------------------
 
 /// Bytes of a SKILL.md's frontmatter. A YAML parser is not given more: anchors make small documents large.
@@ -268,8 +291,95 @@ pub const CHARS_PER_TOKEN: usize = 4;
 
 // --- web proxy, certificates, credentials (PROTOCOL §11) -------------------------------------------------------------
 
+/// Tunnels through the web proxy bridge at once. One more is told so; without a cap an agent could use up the runner's
+/// descriptors and with them its link to the host.
+pub const BRIDGE_TUNNELS_MAX: usize = 256;
+/// A tunnel in which no byte moves for this long is closed: a peer that vanished would hold its place for ever. Longer
+/// than the pauses of event streams and of long polling.
+pub const BRIDGE_IDLE: Duration = Duration::from_secs(15 * 60);
+/// The same once one side has finished sending: what is left is at most one answer.
+pub const BRIDGE_HALF_CLOSED_IDLE: Duration = Duration::from_secs(5 * 60);
+/// Bytes one direction of a tunnel holds; memory is at most twice this for each tunnel.
+pub const BRIDGE_BUFFER_BYTES: usize = 32 * 1024;
+/// Pause before another try when the host's socket has no room in its queue or the runner no free descriptor.
+pub const BRIDGE_RETRY_PAUSE: Duration = Duration::from_millis(20);
+/// Time for reading the request that is answered with an error. An unread request would turn the close into a reset,
+/// and the client would never see the answer.
+pub const BRIDGE_REFUSAL: Duration = Duration::from_secs(2);
+/// Bytes read of such a request.
+pub const BRIDGE_REFUSAL_BYTES: usize = 1024 * 1024;
+/// Wait for the tunnels' tasks when the bridge stops.
+pub const BRIDGE_STOP: Duration = Duration::from_secs(1);
+/// Largest certificate file we read or write; the system's bundle has a quarter of a megabyte.
+pub const CA_BUNDLE_MAX_BYTES: u64 = 8 * 1024 * 1024;
+/// Shorter values are not searched for in texts: blotting out every `1` would make logs unreadable.
+pub const REDACT_MIN_BYTES: usize = 6;
+
 // --- git (PROTOCOL §12) ----------------------------------------------------------------------------------------------
 
+/// Time for one git command (PROTOCOL §12.2): a server that stops answering must not hold the turn.
+pub const GIT_DEADLINE: Duration = Duration::from_secs(60);
+/// Bytes kept of one git command's output (PROTOCOL §12.2).
+pub const GIT_OUTPUT_MAX_BYTES: usize = 10 * 1024 * 1024;
+/// UTF-16 units of git's words in an error.
+pub const GIT_ERROR_UNITS: usize = 500;
+/// Pushes of one turn: after a rejection the remote's new commits are merged and the push repeated, but others may be
+/// faster each time.
+pub const GIT_PUSHES_MAX: u32 = 3;
+/// Bytes read of a file of the workspace's own `.git`, where the agent may have put anything.
+pub const GIT_REF_FILE_MAX_BYTES: u64 = 4 * 1024 * 1024;
+/// Tries of the sidecar's `/pull` (PROTOCOL §12.3).
+pub const SIDECAR_PULL_TRIES: u32 = 10;
+/// Pause between them (PROTOCOL §12.3).
+pub const SIDECAR_PULL_PAUSE: Duration = Duration::from_millis(500);
+/// Time for one `/pull`: a fetch, a reset and a clean, each with its own limit on the other side.
+pub const SIDECAR_PULL_DEADLINE: Duration = Duration::from_secs(150);
+/// Time for `/turn-complete`. The host's protocol sets none; without one a stuck sidecar would keep the answer from being
+/// sent.
+pub const SIDECAR_TURN_DEADLINE: Duration = Duration::from_secs(300);
+/// Bytes of a sidecar's answer.
+pub const SIDECAR_REPLY_MAX_BYTES: usize = 64 * 1024;
+/// Connections the sidecar serves at once; the runner needs one, and anybody in the pod can open more.
+pub const SIDECAR_CONNECTIONS_MAX: usize = 16;
+/// Time for a request to arrive whole at the sidecar.
+pub const SIDECAR_REQUEST_DEADLINE: Duration = Duration::from_secs(10);
+/// Time a sidecar that is told to end has for the work under way: its repository goes with the pod, so what is not pushed
+/// by then is lost. Less than the 30 s a pod has by default.
+pub const SIDECAR_FINISH: Duration = Duration::from_secs(20);
+/// Time for the host's verdict on a commit.
+pub const VALIDATE_DEADLINE: Duration = Duration::from_secs(30);
+/// UTF-16 units of the diff in `validate_commit` (PROTOCOL §14).
+pub const VALIDATE_DIFF_MAX_UNITS: usize = 262_144;
+/// Files in `validate_commit` (PROTOCOL §14).
+pub const VALIDATE_FILES_MAX: usize = 50;
+/// UTF-16 units of one file's path in it (PROTOCOL §14).
+pub const VALIDATE_PATH_MAX_UNITS: usize = 500;
+/// UTF-16 units of one file's text in it (PROTOCOL §14).
+pub const VALIDATE_CONTENT_MAX_UNITS: usize = 131_072;
+
 // --- the image's entrypoint (DESIGN §5) ------------------------------------------------------------------------------
+
+/// Largest policy file; a larger one is a mistaken path.
+pub const POLICY_MAX_BYTES: u64 = 1024 * 1024;
+/// Destinations in one policy; more cannot be reviewed by anybody.
+pub const POLICY_DESTINATIONS_MAX: usize = 256;
+/// Addresses all names of a policy may resolve to; a hostile zone could otherwise fill the rule set.
+pub const POLICY_ADDRESSES_MAX: usize = 1024;
+/// Time for resolving the names of a policy. Set-up as a whole has to end within ten seconds.
+pub const RESOLVE_DEADLINE: Duration = Duration::from_secs(4);
+/// Time for one run of `nft`; one that hangs must not hold the container between started and closed.
+pub const NFT_DEADLINE: Duration = Duration::from_secs(4);
+/// Output kept from one run of `nft`.
+pub const NFT_OUTPUT_MAX_BYTES: usize = 4 * 1024 * 1024;
+/// Time for one probe of a destination that must be refused. A refusal is immediate; silence counts as closed.
+pub const PROBE_DEADLINE: Duration = Duration::from_millis(500);
+/// As PID 1, from the first forwarded signal to the final one.
+pub const INIT_GRACE: Duration = Duration::from_millis(1500);
+/// Largest environment file.
+pub const ENV_FILE_MAX_BYTES: u64 = 1024 * 1024;
+/// Files copied into a home directory; a seed with more is a mistaken path.
+pub const SEED_FILES_MAX: usize = 2000;
+/// Largest file copied into a home directory.
+pub const SEED_FILE_MAX_BYTES: u64 = 4 * 1024 * 1024;
 
 // --- the development host --------------------------------------------------------------------------------------------

@@ -1,2 +1,7 @@
 //! The development host: hands the arguments to the library, nothing else.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ax_runner::devhost::main(std::env::args_os().skip(1)).into()
+}

@@ -38,6 +38,10 @@ pub(crate) struct State {
     /// The turn's payload, to compare the metadata with.
     expected: Option<Map<String, Value>>,
     catalog: Vec<Value>,
+    /// Ids seen, by connection.
+    ids: BTreeSet<(usize, String)>,
+    /// Calls that were allowed and not yet reported.
+    allowed: BTreeMap<String, usize>,
     /// HTTP: the one slot for work.
     work: Option<String>,
     /// HTTP: tokens of turns the host is processing.
@@ -172,8 +176,10 @@ impl Brain {
         faults.extend(self.due("*"));
         let carried_out = !faults.iter().any(Fault::drops);
         self.record(raw, &checked, connection, carried_out);
-        for message in checked.violations.iter().chain(&self.strangers(&checked, transport)) {
-            self.violation(&checked.action, message.clone());
+        let strange =
+            self.strangers(&checked, transport).into_iter().chain(self.reused(&checked, transport, connection));
+        for message in checked.violations.iter().cloned().chain(strange) {
+            self.violation(&checked.action, message);
         }
         let mut handled = Handled {
             msg_id: checked.msg_id.clone(),
@@ -200,6 +206,17 @@ impl Brain {
         let Some(request) = handled.ask.take() else { return };
         let verdict = ask::terminal(&request).await;
         handled.body = self.verdict(&request, &verdict, &mut handled.faults);
+    }
+
+    /// HTTP: remembers a call that its token did not open.
+    pub(crate) fn refuse(&self, raw: &[u8], connection: usize) {
+        self.record(raw, &validate::check(raw, Transport::Http), connection, false);
+        self.changed.notify_all();
+    }
+
+    /// How many requests of an action, or to a path, have come.
+    pub(crate) fn count(&self, key: &str) -> usize {
+        self.state().counts.get(key).copied().unwrap_or_default()
     }
 
     fn record(&self, raw: &[u8], checked: &Checked, connection: usize, carried_out: bool) {
@@ -242,13 +259,20 @@ impl Brain {
         pairs.into_iter().filter_map(wrong).collect()
     }
 
+    /// An id that this connection has used before.
+    fn reused(&self, checked: &Checked, transport: Transport, connection: usize) -> Option<String> {
+        let id = checked.msg_id.clone().filter(|_| transport != Transport::Http)?;
+        let fresh = self.state().ids.insert((connection, id.clone()));
+        (!fresh).then(|| format!("_msgId \"{id}\" is used a second time on this connection"))
+    }
+
     fn carry_out(&self, checked: &Checked, transport: Transport, handled: &mut Handled) {
         let request = &checked.value;
         match checked.action.as_str() {
             "llm_call" => self.model(request, handled),
             "sandbox_approve" => self.approve(request, handled),
             "sandbox_result" => {
-                self.emit(&Event::Reported { request: request.clone() });
+                self.reported(request);
                 handled.body = ok(json!({}));
             }
             "agent_response" => {
@@ -299,6 +323,18 @@ impl Brain {
         }
     }
 
+    /// Only what was allowed can have run, and each allowed call is reported at most once (PROTOCOL §8.1, §8.4).
+    fn reported(&self, request: &Value) {
+        let mut state = self.state();
+        let open = state.allowed.get_mut(&subject(request)).filter(|count| **count > 0);
+        let known = open.map(|count| *count -= 1).is_some();
+        drop(state);
+        if !known {
+            self.violation("sandbox_result", format!("reports a call that was not approved: {}", subject(request)));
+        }
+        self.emit(&Event::Reported { request: request.clone() });
+    }
+
     fn verdict(&self, request: &Value, verdict: &Verdict, faults: &mut Vec<Fault>) -> Body {
         let (words, body) = match verdict {
             Verdict::Allow => ("allowed".to_owned(), json!({"approved": true})),
@@ -310,6 +346,9 @@ impl Brain {
                 ("no answer".to_owned(), json!({}))
             }
         };
+        if body["approved"] == true {
+            *self.state().allowed.entry(subject(request)).or_default() += 1;
+        }
         self.emit(&Event::Judged { request: request.clone(), verdict: words });
         ok(body)
     }
@@ -322,6 +361,11 @@ fn ok(fields: Value) -> Body {
         body.extend(fields);
     }
     Body::Json(Value::Object(body).to_string())
+}
+
+/// What an approval and its report have in common.
+fn subject(request: &Value) -> String {
+    format!("{} {}", request["operation"], request.get("command").unwrap_or(&request["path"]))
 }
 
 /// The texts of the tool results after the last assistant message.

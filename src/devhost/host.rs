@@ -16,6 +16,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::thread::JoinHandle;
@@ -117,10 +118,8 @@ impl Builder {
 
     /// Starts.
     pub fn try_start(self) -> io::Result<FakeHost> {
-        let directory = tempfile::Builder::new()
-            .prefix("ax-devhost-")
-            .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700))
-            .tempdir()?;
+        let directory =
+            tempfile::Builder::new().prefix("axd-").permissions(PermissionsExt::from_mode(0o700)).tempdir()?;
         let brain = Arc::new(Brain::new(self.script, self.policy, self.listeners));
         for (action, nth, fault) in self.plan {
             brain.state().plan.add(&action, nth, fault);
@@ -138,7 +137,10 @@ impl Builder {
             heartbeat_ids: self.heartbeat_ids,
             reading: read,
         };
-        let http = http::Manners { pod_token: format!("pod-{}", payload::request_id()), idle: self.idle };
+        let http = http::Manners {
+            pod_token: format!("pod-{:016x}{:016x}", payload::random(), payload::random()),
+            idle: self.idle,
+        };
         let inside = Inside {
             brain,
             manners,
@@ -150,8 +152,9 @@ impl Builder {
             listening: Mutex::new(None),
         };
         let host = FakeHost { inside: Arc::new(inside), reading, over, thread: Some(thread) };
-        std::fs::create_dir_all(host.workspace().join(".ax/skills"))?;
-        std::fs::create_dir_all(host.workspace().join(".ax/policy"))?;
+        std::fs::create_dir_all(host.directory().join("bridges"))?;
+        std::fs::set_permissions(host.directory(), PermissionsExt::from_mode(0o700))?;
+        payload::seed(&host.workspace())?;
         host.inside.open()?;
         Ok(host)
     }
@@ -174,7 +177,12 @@ pub(crate) struct Inside {
 
 impl Inside {
     pub(crate) fn socket_path(&self) -> PathBuf {
-        self.directory.path().join("proxy.sock")
+        self.ipc().join("proxy.sock")
+    }
+
+    /// The directory that a container sees, with the host's sockets.
+    pub(crate) fn ipc(&self) -> PathBuf {
+        self.directory.path().join("ipc")
     }
 
     fn current(&self) -> CancellationToken {
@@ -219,11 +227,11 @@ impl Inside {
     }
 
     /// Dials the runner's socket as the host does: up to 20 tries, 250 ms apart (PROTOCOL §3.9).
-    pub(crate) async fn dial(&self) -> io::Result<()> {
+    pub(crate) async fn dial(&self, socket: &Path) -> io::Result<()> {
         let mut tries = 0;
         let stream = loop {
             tries += 1;
-            match UnixStream::connect(self.socket_path()).await {
+            match UnixStream::connect(socket).await {
                 Ok(stream) => break stream,
                 Err(error) if tries == 20 => return Err(error),
                 Err(_) => tokio::time::sleep(Duration::from_millis(250)).await,
@@ -273,9 +281,9 @@ impl FakeHost {
         }
     }
 
-    /// The private directory (0700) of the socket.
-    pub fn directory(&self) -> &Path {
-        self.inside.directory.path()
+    /// The private directory (0700) of the sockets.
+    pub fn directory(&self) -> PathBuf {
+        self.inside.ipc()
     }
 
     /// The socket's path: the host's own, or where the runner has to listen.
@@ -316,7 +324,12 @@ impl FakeHost {
 
     /// A workspace with its `.ax`, gone with the host.
     pub fn workspace(&self) -> PathBuf {
-        self.directory().join("workspace")
+        self.inside.directory.path().join("workspace")
+    }
+
+    /// The host's runtime.
+    pub(crate) fn handle(&self) -> Handle {
+        self.inside.handle.clone()
     }
 
     /// The transport.
@@ -329,9 +342,14 @@ impl FakeHost {
         payload::for_message(message, self.transport())
     }
 
-    /// A runner to be started against this host: the program and the arguments before the provider's.
+    /// A runner to be started against this host: the program; the arguments are the provider's.
     pub fn runner(&self, program: impl Into<std::ffi::OsString>) -> Runner {
-        Runner::new(self.inside.clone(), program.into(), self.workspace())
+        self.command(vec![program.into()])
+    }
+
+    /// The same with arguments before the provider's.
+    pub fn command(&self, program: Vec<std::ffi::OsString>) -> Runner {
+        Runner::new(self.inside.clone(), program, self.workspace())
     }
 
     /// From now on the requests' metadata must be this payload's. A [`Runner`] does it by itself.
@@ -368,6 +386,11 @@ impl FakeHost {
     pub fn connections(&self) -> (usize, usize) {
         let state = self.inside.brain.state();
         (state.connections, state.open)
+    }
+
+    /// How many requests of an action came, or over HTTP to a path, `/internal/work` say.
+    pub fn count(&self, key: &str) -> usize {
+        self.inside.brain.count(key)
     }
 
     /// Waits for the `nth` request (from 1) of an action.

@@ -118,6 +118,10 @@ impl Exchange {
     async fn call(&self, request: Request<Incoming>, mut faults: Vec<Fault>) -> (u16, String, Vec<Fault>) {
         let token = bearer(&request).unwrap_or_default();
         if !self.brain.open_turn(&token) {
+            let limited = Limited::new(request.into_body(), limits::HTTP_BODY_MAX_BYTES);
+            if let Ok(body) = limited.collect().await {
+                self.brain.refuse(&body.to_bytes(), self.number);
+            }
             return (401, r#"{"error":"invalid token"}"#.to_owned(), faults);
         }
         let json =

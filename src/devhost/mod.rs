@@ -16,8 +16,10 @@
 //! Everything here keeps to portable Unix: the host side also runs on a Mac.
 
 mod ask;
+mod audit;
 mod brain;
 mod canned;
+mod cli;
 mod event;
 mod fault;
 mod host;
@@ -27,16 +29,23 @@ mod http_io;
 mod pattern;
 mod payload;
 mod policy;
+mod provider;
+mod run;
 mod runner;
 mod script;
+mod session;
 mod socket;
+mod tour;
+mod transcript;
 mod validate;
 
+pub use cli::main;
 pub use event::{Event, Listener};
 pub use fault::{Fault, Point};
 pub use host::{Answer, Builder, FakeHost, Request, Violation};
 pub use nix::sys::signal::Signal;
 pub use policy::{Policy, PolicyError, Verdict};
+pub use provider::Provider;
 pub use runner::{Output, Runner, Running};
 pub use script::{Script, ScriptError};
 pub use validate::Transport;

@@ -2,6 +2,9 @@
 
 use super::validate::Transport;
 use serde_json::{Value, json};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::path::Path;
 
 /// A payload for a message.
 pub(crate) fn for_message(message: &str, transport: Transport) -> Value {
@@ -37,17 +40,25 @@ pub(crate) fn for_message(message: &str, transport: Transport) -> Value {
         "tool_dispatch": {"mode": "indirect", "spill_threshold_bytes": 20480},
     });
     if transport == Transport::Http {
-        payload["ipcToken"] = format!("turn-{}", request_id()).into();
+        payload["ipcToken"] = format!("turn-{:016x}{:016x}", random(), random()).into();
         // A pod would otherwise wait ten minutes for more.
         payload["singleTurn"] = true.into();
     }
     payload
 }
 
-/// Distinct within this process and unlikely to repeat across processes; nothing depends on more.
-pub(crate) fn request_id() -> String {
-    use std::sync::atomic::{AtomicU32, Ordering};
-    static NEXT: AtomicU32 = AtomicU32::new(1);
-    let count = NEXT.fetch_add(1, Ordering::Relaxed);
-    format!("chatcmpl-{:08x}-0000-4000-8000-{:012x}", count, super::now_ms())
+/// What the host puts into a workspace before it starts a runner: without `.ax` the runner would wait (PROTOCOL §1.11).
+pub(crate) fn seed(workspace: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(workspace.join(".ax/skills"))?;
+    std::fs::create_dir_all(workspace.join(".ax/policy"))
+}
+
+fn request_id() -> String {
+    format!("chatcmpl-{:08x}-0000-4000-8000-{:012x}", random() >> 32, random() >> 16)
+}
+
+/// Sixty-four bits nobody outside this process can foretell: the standard library keys its hasher from the system's
+/// random numbers.
+pub(crate) fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
 }

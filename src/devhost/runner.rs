@@ -2,6 +2,8 @@
 
 use super::event::Event;
 use super::host::Inside;
+use super::payload;
+use super::provider::{Launch, Provider, Vector};
 use super::validate::Transport;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
@@ -10,7 +12,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -29,10 +31,12 @@ const READY: &str = "[signal] ipc_ready";
 /// A runner before its start. Without a payload its stdin is empty.
 pub struct Runner {
     inside: Arc<Inside>,
-    program: OsString,
-    arguments: Vec<OsString>,
+    program: Vec<OsString>,
+    launch: Launch,
+    /// Instead of the provider's.
+    arguments: Option<Vec<OsString>>,
+    added: Vec<OsString>,
     environment: BTreeMap<OsString, OsString>,
-    workspace: PathBuf,
     payload: Vec<u8>,
     stdin_open: bool,
     deadline: Duration,
@@ -63,33 +67,61 @@ impl Output {
 }
 
 impl Runner {
-    pub(crate) fn new(inside: Arc<Inside>, program: OsString, workspace: PathBuf) -> Self {
-        let arguments = [SCRIPT, "--agent", "pi-coding-agent", "--max-tokens", "8192"].map(OsString::from).to_vec();
+    pub(crate) fn new(inside: Arc<Inside>, program: Vec<OsString>, workspace: PathBuf) -> Self {
+        let launch = Launch {
+            provider: Provider::Process,
+            transport: inside.manners.transport,
+            ipc: inside.ipc(),
+            workspace,
+            request_id: None,
+            verbose: false,
+            http: (inside.url(), inside.http.pod_token.clone()),
+            image: String::new(),
+            name: format!("ax-agent-{:08x}", payload::random() >> 32),
+        };
         Self {
             inside,
             program,
-            arguments,
+            launch,
+            arguments: None,
+            added: Vec::new(),
             environment: BTreeMap::new(),
-            workspace,
             payload: Vec::new(),
             stdin_open: false,
             deadline: Duration::from_secs(60),
         }
     }
 
+    /// Starts it through a provider, in this image.
+    pub fn provider(mut self, provider: Provider, image: impl Into<String>) -> Self {
+        self.launch.provider = provider;
+        if provider == Provider::K8s {
+            // Seen from a pod, the host is a service of its cluster.
+            "http://ax-host.default.svc".clone_into(&mut self.launch.http.0);
+        }
+        self.launch.image = image.into();
+        self
+    }
+
+    /// Has it say more on stderr.
+    pub fn verbose(mut self, verbose: bool) -> Self {
+        self.launch.verbose = verbose;
+        self
+    }
+
     /// Replaces the provider's arguments.
     pub fn arguments<S: Into<OsString>>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
-        self.arguments = arguments.into_iter().map(Into::into).collect();
+        self.arguments = Some(arguments.into_iter().map(Into::into).collect());
         self
     }
 
     /// Adds an argument.
     pub fn arg(mut self, argument: impl Into<OsString>) -> Self {
-        self.arguments.push(argument.into());
+        self.added.push(argument.into());
         self
     }
 
-    /// Adds to or overrides the provider's environment; nothing else is inherited.
+    /// Adds to or overrides a process's environment; nothing else is inherited.
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.environment.insert(name.into(), value.into());
         self
@@ -97,12 +129,13 @@ impl Runner {
 
     /// Works in this directory instead of [`super::FakeHost::workspace`].
     pub fn workspace(mut self, workspace: impl Into<PathBuf>) -> Self {
-        self.workspace = workspace.into();
+        self.launch.workspace = workspace.into();
         self
     }
 
     /// The work, and the metadata that its requests must carry. Over HTTP it is queued, otherwise it goes to stdin.
     pub fn payload(mut self, payload: &Value) -> Self {
+        self.launch.request_id = payload["requestId"].as_str().map(str::to_owned);
         match self.inside.manners.transport {
             Transport::Http => self.inside.brain.push_work(payload.to_string(), &self.inside.http.pod_token),
             _ => {
@@ -137,13 +170,18 @@ impl Runner {
 
     /// Starts.
     pub fn spawn(self) -> io::Result<Running> {
-        let mut command = Command::new(&self.program);
+        let vector = self.vector();
+        // A child changes its directory first; a relative path is meant from here.
+        let program = Path::new(&vector.program);
+        let relative = program.is_relative() && program.components().count() > 1;
+        let mut command = if relative { Command::new(std::path::absolute(program)?) } else { Command::new(program) };
+        command.args(&vector.arguments);
+        if self.launch.provider == Provider::Process {
+            command.env_clear().current_dir(&self.launch.workspace);
+        }
         command
-            .args(&self.arguments)
-            .env_clear()
-            .envs(self.provided())
+            .envs(vector.environment)
             .envs(&self.environment)
-            .current_dir(&self.workspace)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -157,6 +195,7 @@ impl Runner {
         let over = Arc::new(AtomicBool::new(false));
         let drive = Drive {
             inside: self.inside.clone(),
+            socket: self.launch.socket(),
             payload: self.payload,
             stdin_open: self.stdin_open,
             deadline: self.deadline,
@@ -169,37 +208,23 @@ impl Runner {
         Ok(Running { pid, done, abandoned, over })
     }
 
-    /// What the provider sets (PROTOCOL §1.7–1.9), with paths of this machine.
-    fn provided(&self) -> BTreeMap<OsString, OsString> {
-        let ipc = self.inside.socket_path();
-        let scratch = ipc.with_file_name("scratch");
-        let mut path = self.workspace.join("bin").into_os_string();
-        path.push(":");
-        path.push(std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into()));
-        let mut environment: BTreeMap<OsString, OsString> = BTreeMap::from([
-            ("AX_WORKSPACE".into(), self.workspace.clone().into()),
-            ("PATH".into(), path),
-            ("npm_config_cache".into(), scratch.join("npm-cache").into()),
-            ("XDG_CACHE_HOME".into(), scratch.join("cache").into()),
-            ("AX_HOME".into(), scratch.join("agent").into()),
-        ]);
-        let http = &self.inside.http;
-        let more: Vec<(&str, OsString)> = match self.inside.manners.transport {
-            Transport::Http => vec![
-                ("AX_HOST_URL", self.inside.url().into()),
-                ("AX_IPC_TOKEN", http.pod_token.clone().into()),
-                ("LOG_LEVEL", "warn".into()),
-                ("POD_NAME", "ax-sandbox-dev".into()),
-            ],
-            transport => {
-                let socket = ("AX_IPC_SOCKET", ipc.clone().into());
-                let proxy = ("AX_WEB_PROXY_SOCKET", ipc.with_file_name("web-proxy.sock").into());
-                let listen = (transport == Transport::Listen).then(|| ("AX_IPC_LISTEN", "1".into()));
-                [socket, proxy].into_iter().chain(listen).collect()
-            }
-        };
-        environment.extend(more.into_iter().map(|(name, value)| (name.into(), value)));
-        environment
+    /// The command line as one would type it.
+    pub fn shell(&self) -> String {
+        self.vector().shell()
+    }
+
+    /// The pod that would be created, as JSON.
+    pub fn pod(&self) -> Value {
+        self.launch.pod()
+    }
+
+    fn vector(&self) -> Vector {
+        let mut vector = self.launch.vector(&self.program);
+        if let Some(arguments) = &self.arguments {
+            vector.arguments.clone_from(arguments);
+        }
+        vector.arguments.extend(self.added.iter().cloned());
+        vector
     }
 }
 
@@ -215,6 +240,11 @@ impl Running {
     /// Its process id.
     pub fn pid(&self) -> i32 {
         self.pid.map_or(0, Pid::as_raw)
+    }
+
+    /// What ends it from elsewhere.
+    pub(crate) fn stopper(&self) -> CancellationToken {
+        self.abandoned.clone()
     }
 
     /// Has it ended?
@@ -251,6 +281,8 @@ impl Drop for Running {
 /// Everything about a running child.
 struct Drive {
     inside: Arc<Inside>,
+    /// Where a runner that listens is found.
+    socket: PathBuf,
     payload: Vec<u8>,
     stdin_open: bool,
     deadline: Duration,
@@ -275,7 +307,7 @@ impl Drive {
         });
         let feeding = child.stdin.take().map(|stdin| {
             let (inside, payload, open) = (self.inside.clone(), self.payload.clone(), self.stdin_open);
-            tokio::spawn(feed(inside, stdin, payload, open, is_ready))
+            tokio::spawn(feed(inside, self.socket.clone(), stdin, payload, open, is_ready))
         });
         let (status, timed_out) = self.wait(&mut child, pid).await;
         self.over.store(true, Ordering::Release);
@@ -335,6 +367,7 @@ async fn drained(reading: Option<JoinHandle<Vec<u8>>>) -> Vec<u8> {
 /// Writes the payload and closes stdin; in listen mode only after the runner has accepted (PROTOCOL §3.9).
 async fn feed(
     inside: Arc<Inside>,
+    socket: PathBuf,
     mut stdin: ChildStdin,
     payload: Vec<u8>,
     open: bool,
@@ -342,7 +375,7 @@ async fn feed(
 ) {
     if inside.manners.transport == Transport::Listen {
         let _ = tokio::time::timeout(Duration::from_secs(15), ready.wait_for(|ready| *ready)).await;
-        if let Err(error) = inside.dial().await {
+        if let Err(error) = inside.dial(&socket).await {
             return inside.brain.violation("", format!("the runner's socket does not answer: {error}"));
         }
     }

@@ -162,7 +162,8 @@ fn key(request: &Value) -> String {
 
 /// What comes from a model or a program must not steer the terminal.
 fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    let steers = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().map(|c| if steers(c) { ' ' } else { c }).collect()
 }
 
 fn count(number: usize, noun: &str) -> String {
@@ -182,6 +183,7 @@ mod tests {
 
     #[test]
     fn nothing_steers_the_terminal() {
+        assert_eq!(plain("a\u{202e}b"), "a b");
         assert_eq!(plain("a\x1b[2Jb\r\u{9b}c"), "a [2Jb  c");
         assert_eq!(duration(Duration::from_millis(9999)), "9999 ms");
         assert_eq!(duration(Duration::from_millis(12345)), "12.3 s");

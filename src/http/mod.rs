@@ -1,3 +1,4 @@
 //! HTTP clients. The runner's own traffic never goes through a proxy and never follows a redirect.
 
+pub mod small;
 pub mod tcp;

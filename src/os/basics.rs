@@ -1,6 +1,18 @@
 //! Small things that need `unsafe` and belong nowhere else.
 #![allow(unsafe_code)]
 
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+/// Becomes another program, with this process's environment and descriptors. Returns only when that fails.
+#[allow(clippy::disallowed_methods, reason = "no child is made: this process ends")]
+pub fn replace(program: &Path, args: &[OsString]) -> io::Error {
+    Command::new(program).args(args).exec()
+}
+
 /// Ends the process at once: no destructors, no buffered output, no handlers. For the panic hook and for a second
 /// termination signal, where running any more of our own code is the wrong thing to do.
 pub fn die_now(code: i32) -> ! {

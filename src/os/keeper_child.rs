@@ -41,7 +41,10 @@ pub(super) extern "C" fn keeper(plan: &Plan<'_>) -> ! {
     unsafe {
         libc::setsid();
         libc::prctl(libc::PR_SET_NAME, c"ax-keeper".as_ptr());
-        if libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0 {
+        // The kernel reads whole registers, so the numbers must be as wide.
+        const YES: libc::c_ulong = 1;
+        const UNUSED: libc::c_ulong = 0;
+        if libc::prctl(libc::PR_SET_CHILD_SUBREAPER, YES, UNUSED, UNUSED, UNUSED) != 0 {
             fail(plan, Stage::Subreaper);
         }
         // The shell's three descriptors, in place before it is forked.
@@ -50,10 +53,7 @@ pub(super) extern "C" fn keeper(plan: &Plan<'_>) -> ! {
         libc::dup2(plan.output, 2);
         close_all_but([plan.status, plan.control, plan.workspace]);
         wake_on_child();
-        let shell_pid = fork();
-        if shell_pid == 0 {
-            shell(plan);
-        }
+        let shell_pid = start_shell(plan);
         if shell_pid < 0 {
             fail(plan, Stage::Fork);
         }
@@ -65,10 +65,29 @@ pub(super) extern "C" fn keeper(plan: &Plan<'_>) -> ! {
     }
 }
 
-/// From fork to exec.
-extern "C" fn shell(plan: &Plan<'_>) -> ! {
-    // SAFETY: as above; the argument lists end in a null. All our other descriptors are close-on-exec.
+/// Starts the shell as `vfork` does: it borrows the keeper's memory until its exec, and the keeper waits so long. Copying
+/// the page tables of the runner once more would be work thrown away at once.
+unsafe fn start_shell(plan: &Plan<'_>) -> pid_t {
+    const STACK_BYTES: usize = 32 * 1024;
+    #[repr(align(16))]
+    struct Stack([u8; STACK_BYTES]);
+    let mut stack = Stack([0; STACK_BYTES]);
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    // SAFETY: stacks grow downwards on both architectures, so the child starts at the end of this one, which outlives it
+    // as this call returns only after its exec or exit. It writes there, to descriptors and to `errno`, and to nothing else
+    // of ours. Its signal actions and its descriptors are copies.
     unsafe {
+        let top = stack.0.as_mut_ptr().add(STACK_BYTES);
+        libc::clone(shell, top.cast(), flags, ptr::from_ref(plan).cast_mut().cast())
+    }
+}
+
+/// From fork to exec.
+extern "C" fn shell(plan: *mut libc::c_void) -> c_int {
+    // SAFETY: `start_shell` passes the plan, which its caller holds. The argument lists end in a null. All our other
+    // descriptors are close-on-exec.
+    unsafe {
+        let plan = &*plan.cast::<Plan<'_>>();
         libc::setsid();
         let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         libc::setrlimit(libc::RLIMIT_CORE, &none);
@@ -143,7 +162,8 @@ unsafe fn reap(shell_pid: pid_t, shell_status: &mut Option<c_int>) -> Left {
 
 /// The runner is gone: ends everything below, then itself. There is nobody left to report to.
 unsafe fn end_all() -> ! {
-    let pause = libc::timespec { tv_sec: 0, tv_nsec: 2_000_000 };
+    // Grows, so that one that cannot die (waiting for a device) costs next to nothing.
+    let mut pause = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
     // SAFETY: system calls on memory of this frame.
     unsafe {
         let own = libc::getpid();
@@ -158,6 +178,7 @@ unsafe fn end_all() -> ! {
                 }
             }
             libc::nanosleep(&pause, ptr::null_mut());
+            pause.tv_nsec = (pause.tv_nsec * 2).min(200_000_000);
         }
     }
 }
@@ -199,11 +220,15 @@ unsafe fn wake_on_child() {
 /// ignores SIGPIPE, we ignore SIGXFSZ, `nohup` SIGHUP), and so would the mask.
 unsafe fn default_signals() {
     const LAST_SIGNAL: c_int = 64;
-    // SAFETY: all-zero is the default action with an empty mask. Numbers that cannot be set are refused by the call.
+    const SET_BYTES: usize = 8;
+    // The kernel's own structure, larger than on any architecture: all zero is the default action with an empty mask.
+    // By the bare call, since the C library refuses the two signals it keeps for itself, and those too come ignored from
+    // some parents.
+    let default = [0_u64; 8];
+    // SAFETY: the kernel reads the structure and writes nothing. Signals that cannot be set are refused.
     unsafe {
-        let default: libc::sigaction = std::mem::zeroed();
         for signal in 1..=LAST_SIGNAL {
-            libc::sigaction(signal, &default, ptr::null_mut());
+            libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), ptr::null::<u64>(), SET_BYTES);
         }
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut none);
@@ -239,4 +264,29 @@ fn close_one_by_one(keep: [c_int; 3]) {
             unsafe { libc::close(fd) };
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_close_range_the_same_descriptors_are_closed() {
+        // SAFETY: the child makes system calls only and ends by `_exit`.
+        let status = unsafe {
+            let pid = fork();
+            if pid == 0 {
+                let open = [0; 40].map(|_| libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY));
+                let keep = [open[20], open[3], open[39]];
+                close_one_by_one(keep);
+                let is_open = |fd: c_int| libc::fcntl(fd, libc::F_GETFD) >= 0;
+                let right = open.iter().all(|fd| is_open(*fd) == keep.contains(fd)) && (0..3).all(is_open);
+                libc::_exit(c_int::from(!right));
+            }
+            let mut status = -1;
+            assert_eq!(libc::waitpid(pid, &mut status, 0), pid);
+            status
+        };
+        assert_eq!(status, 0);
+    }
 }

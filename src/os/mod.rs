@@ -27,7 +27,7 @@ mod tree;
 #[cfg(target_os = "linux")]
 mod watch;
 
-pub use basics::die_now;
+pub use basics::{die_now, replace};
 pub use environment::{ChildEnv, RefusedName};
 pub use stdin::{StdinError, read_stdin};
 
@@ -37,3 +37,5 @@ pub use harden::{HardenError, close_inherited, harden};
 pub use known::{Known, adopt_orphans};
 #[cfg(target_os = "linux")]
 pub use shell::{End, Ended, Shell, StartError};
+
+pub mod privileges;

@@ -5,7 +5,6 @@ use crate::limits;
 use crate::text::HeadTail;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::time::Duration;
 use tokio::net::unix::pipe;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -57,9 +56,8 @@ impl Output {
         }
     }
 
-    /// Takes what the others who still hold the pipe add within `wait`.
-    pub(super) async fn linger(&mut self, wait: Duration) {
-        let deadline = Instant::now() + wait;
+    /// Takes what the others who still hold the pipe add until `deadline`.
+    pub(super) async fn linger(&mut self, deadline: Instant) {
         while !self.ended && Instant::now() < deadline {
             if timeout_at(deadline, self.fill()).await.is_err() {
                 return;

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::net::unix::pipe;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -58,7 +59,7 @@ pub enum StartError {
     #[error("the command holds a NUL character; remove it and try again")]
     Nul,
     /// The directory to run in is not there.
-    #[error("the workspace {} cannot be entered: {error}; create it again", path.display())]
+    #[error("the workspace {} cannot be entered: {error}; restore it", path.display())]
     Workspace {
         /// The workspace.
         path: PathBuf,
@@ -118,21 +119,17 @@ impl Shell {
         }
         let (call, mut output) = self.start(command, env, workspace)?;
         let mut progress = call.kept.progress.clone();
-        // The value is copied out at once: the guard must not live across an await.
-        let exited = async move { progress.wait_for(|now| now.exited.is_some() || now.gone).await.map(|now| *now) };
-        tokio::pin!(exited);
         let end = loop {
             tokio::select! {
                 biased;
-                // An error means that the listener is gone, which happens only when the runtime ends.
-                now = &mut exited => break now.ok(),
+                now = settled(&mut progress) => break now,
                 () = cancel.cancelled() => return Ok(call.stop(End::Cancelled, output).await),
                 () = self.inner.closing.cancelled() => return Ok(call.stop(End::Cancelled, output).await),
                 () = sleep_until(deadline) => return Ok(call.stop(End::TimedOut, output).await),
                 () = output.fill() => {}
             }
         };
-        call.finish(end.unwrap_or_default(), output).await
+        call.finish(end, output).await
     }
 
     /// Processes left behind by commands that have ended.
@@ -192,7 +189,10 @@ impl Call {
         };
         let mut background = 0;
         if !alone {
-            output.linger(limits::DRAIN_GRACE).await;
+            let until = Instant::now() + limits::DRAIN_GRACE;
+            output.linger(until).await;
+            // One that has closed the pipe is often just about to end: then there is nothing to tell.
+            self.kept.gone_by(until).await;
             background = self.kept.living();
             self.leave = true;
             self.forget_when_gone();
@@ -244,6 +244,14 @@ impl Drop for Call {
             self.inner.kept().remove(&self.kept.pid);
         }
     }
+}
+
+/// Waits until the shell has ended or its keeper has. Copies the value out of its guard, which must not live across an
+/// await.
+async fn settled(progress: &mut watch::Receiver<Progress>) -> Progress {
+    let settled = progress.wait_for(|progress| progress.exited.is_some() || progress.gone).await;
+    // An error means that the listener is gone, and so is the runtime.
+    settled.map_or_else(|_| Progress::default(), |progress| *progress)
 }
 
 /// Reads a wait status.

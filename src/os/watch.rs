@@ -19,6 +19,8 @@ pub(super) struct Progress {
     pub(super) failed: Option<(Stage, i32)>,
     /// The shell's wait status, and whether nothing else of the call was left.
     pub(super) exited: Option<(i32, bool)>,
+    /// The keeper has been reaped: its number may soon mean another process.
+    reaped: bool,
     /// The keeper and everything below it are gone.
     pub(super) gone: bool,
 }
@@ -88,7 +90,8 @@ impl Kept {
         0
     }
 
-    async fn gone_by(&self, deadline: Instant) -> bool {
+    /// Waits until nothing is left of the call; false when that has not come about in time.
+    pub(super) async fn gone_by(&self, deadline: Instant) -> bool {
         let mut progress = self.progress.clone();
         // An error means that the listener is gone, and with it the runtime.
         timeout_at(deadline, progress.wait_for(|progress| progress.gone)).await.is_ok()
@@ -96,8 +99,7 @@ impl Kept {
 
     /// The keeper's number still means the keeper.
     fn is_current(&self) -> bool {
-        !self.progress.borrow().gone
-            && tree::stat(self.pid).is_some_and(|stat| stat.start == self.since && stat.parent == getpid().as_raw())
+        !self.progress.borrow().reaped
     }
 }
 
@@ -123,6 +125,7 @@ async fn listen(keeper: Known, since: u64, mut status: pipe::Receiver, progress:
     while !known::reap(keeper.pid()) && Instant::now() < deadline {
         sleep(Duration::from_millis(1)).await;
     }
+    progress.send_modify(|progress| progress.reaped = true);
     drop(keeper);
     if !clean {
         end_strays(since).await;

@@ -56,11 +56,11 @@ pub struct Config {
     /// `AX_WEB_PROXY_URL`.
     pub web_proxy_url: Option<String>,
     /// `AX_PROXY_LISTEN_PORT`.
-    pub proxy_listen_port: Option<u16>,
+    pub proxy_listen_port: Option<String>,
     /// `WORKSPACE_REPO_URL`.
     pub repo_url: Option<String>,
     /// `AX_GIT_SIDECAR_PORT`.
-    pub sidecar_port: u16,
+    pub sidecar_port: Option<String>,
     /// `AX_UNIX_SOCKETS`.
     pub unix_sockets: Option<String>,
     /// The whole environment: what children may have is chosen from it by an allow-list.
@@ -139,12 +139,9 @@ fn configure(flags: Flags, env: Environment) -> Result<Config, Fatal> {
         max_idle_polls: env.integer("AX_MAX_IDLE_POLLS").unwrap_or(limits::IDLE_POLLS),
         web_proxy_socket: env.text("AX_WEB_PROXY_SOCKET").map(PathBuf::from),
         web_proxy_url: env.text("AX_WEB_PROXY_URL"),
-        proxy_listen_port: env.text("AX_PROXY_LISTEN_PORT").and_then(|port| port.parse().ok()),
+        proxy_listen_port: env.text("AX_PROXY_LISTEN_PORT"),
         repo_url: env.text("WORKSPACE_REPO_URL"),
-        sidecar_port: env
-            .text("AX_GIT_SIDECAR_PORT")
-            .and_then(|port| port.parse().ok())
-            .unwrap_or(limits::SIDECAR_PORT),
+        sidecar_port: env.text("AX_GIT_SIDECAR_PORT"),
         unix_sockets: env.text("AX_UNIX_SOCKETS"),
         environment: env.0,
     })

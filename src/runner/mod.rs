@@ -6,6 +6,7 @@ mod exit;
 mod intake;
 mod life;
 mod listen;
+mod outside;
 mod recent;
 mod session;
 mod signals;

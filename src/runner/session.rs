@@ -2,13 +2,14 @@
 
 use super::config::Config;
 use super::exit::Fatal;
+use super::outside::{Outside, Way};
 use crate::agent::{self, Brief, Failure};
 use crate::gate::Gate;
 use crate::link::{CallContext, CallError, Host, HostLink};
 use crate::os::{ChildEnv, Shell};
 use crate::prompt::{self, Clock, PromptInput};
 use crate::tools::{Toolbox, Turn};
-use crate::wire::{CatalogEntry, Dispatch, Identity, Meta, Payload, SkillInfo};
+use crate::wire::{CatalogEntry, Dispatch, DispatchMode, Identity, Meta, Payload, SkillInfo};
 use crate::workspace::Workspace;
 use crate::{limits, log};
 use std::sync::Arc;
@@ -19,6 +20,7 @@ pub(super) struct Session {
     config: Config,
     link: Arc<dyn HostLink>,
     shell: Arc<Shell>,
+    outside: Outside,
     carried: Carried,
 }
 
@@ -71,7 +73,8 @@ impl Session {
     pub(super) fn new(config: Config, link: Arc<dyn HostLink>) -> Self {
         let context = CallContext { meta: Meta::default(), token: config.pod_token.clone() };
         let carried = Carried { context, ..Carried::default() };
-        Self { config, link, shell: Arc::new(Shell::new()), carried }
+        let outside = Outside::open(&config);
+        Self { config, link, shell: Arc::new(Shell::new()), outside, carried }
     }
 
     /// Takes over what the payload says and returns the host as this turn calls it.
@@ -118,14 +121,16 @@ impl Session {
         payload: &Payload,
         say: &mut (dyn FnMut(&str) + Send),
     ) -> Result<TurnEnd, Fatal> {
+        let mut way = self.outside.enter(&self.config, payload, host.cancel()).await?;
         let workspace = self.workspace(host.cancel()).await?;
-        let gate = Gate::new(host.clone());
+        let gate = Gate::new(host.clone(), std::mem::take(&mut way.redactor));
         let tools = Arc::new(Toolbox::new(Turn {
             host: host.clone(),
             gate: gate.clone(),
             workspace,
             shell: self.shell.clone(),
-            env: self.environment(payload),
+            env: self.environment(&way),
+            session_id: self.carried.context.meta.session_id.clone(),
             local: payload.sandbox_type.is_container(),
             catalog: self.carried.catalog.clone(),
             dispatch: self.carried.dispatch,
@@ -138,6 +143,10 @@ impl Session {
         tracing::info!(component = "runner", history = payload.history.len(), "turn_started");
         let ended = agent::run(&brief, agent::opening(payload), host, &tools, say).await;
         gate.flush().await;
+        if !host.cancel().is_cancelled() {
+            way.leave().await;
+        }
+        self.outside.log();
         tracing::info!(
             component = "runner",
             tools = ended.tools_started,
@@ -150,8 +159,9 @@ impl Session {
     }
 
     /// Ends everything the turns have left running.
-    pub(super) async fn shutdown(&self) {
+    pub(super) async fn shutdown(self) {
         self.shell.shutdown().await;
+        self.outside.close().await;
     }
 
     /// The workspace, once the host has seeded it (PROTOCOL §1.11).
@@ -174,12 +184,12 @@ impl Session {
             .map_err(|error| Fatal::Workspace { path: root.clone(), reason: error.to_string() })
     }
 
-    /// What commands get: the allow-list, then this turn's credentials.
-    fn environment(&self, payload: &Payload) -> ChildEnv {
+    /// What commands get: the allow-list, then what the turn brings.
+    fn environment(&self, way: &Way) -> ChildEnv {
         let mut env = ChildEnv::new(&self.config.workspace, self.config.environment.iter().cloned());
-        let refused = env.extend(payload.credential_env.iter().map(|(name, value)| (name.as_str(), value.expose())));
+        let refused = env.extend(way.variables.iter().map(|(name, value)| (name.as_str(), value.expose())));
         if !refused.is_empty() {
-            tracing::warn!(component = "runner", names = refused.join(" ").as_str(), "credential_names_refused");
+            tracing::warn!(component = "runner", names = refused.join(" ").as_str(), "variable_names_refused");
         }
         env
     }
@@ -192,6 +202,7 @@ impl Session {
             PromptInput::from_payload(payload, &self.carried.identity, &self.config.agent, &workspace, clock);
         input.skills = &self.carried.skills;
         input.catalog = &self.carried.catalog;
+        input.dispatch = self.carried.dispatch.map_or(DispatchMode::Indirect, |dispatch| dispatch.mode);
         prompt::build(&input).text
     }
 }

@@ -175,9 +175,10 @@ impl<'a> Unfold<'a> {
 struct Insert<'a> {
     /// What old and new text have in common at the start: the file's bytes stay.
     prefix: &'a [u8],
+    /// What lies between that and what they have in common at the end.
     old: &'a [u8],
     new: &'a [u8],
-    /// Number of bytes in common at the end.
+    /// Byte for byte: nothing is in common and no line end is adapted.
     literal: bool,
 }
 

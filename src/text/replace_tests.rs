@@ -1,3 +1,5 @@
+//! Tables, and a comparison with the rule written the slow way.
+
 use super::*;
 use proptest::prelude::*;
 

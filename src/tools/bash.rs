@@ -4,7 +4,7 @@ use super::Finished;
 use crate::gate::{Approved, Proposal};
 use crate::limits;
 use crate::os::{ChildEnv, End, Ended, Shell};
-use crate::text::units;
+use crate::text::{elide_json, json_units};
 use crate::wire::{Approve, Report, ToolSpec, check};
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
@@ -155,43 +155,21 @@ fn signal_name(number: i32) -> String {
     }
 }
 
-/// Compact JSON within [`limits::TOOL_RESULT_MAX_UNITS`]: escapes can make a text six times as long, so the output is
-/// cut in the middle until it fits.
+/// Compact JSON within [`limits::TOOL_RESULT_MAX_UNITS`]. Escapes can make an output six times as long, so it is measured
+/// as it will stand there.
 fn result(heading: &str, output: &str, note: Option<&str>) -> String {
+    /// More than the braces, keys and quotes around the texts take.
+    const FRAME_UNITS: usize = 64;
     #[derive(Serialize)]
     struct Answer<'a> {
         output: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
         note: Option<&'a str>,
     }
-    let mut text = format!("{heading}{output}");
-    let mut keep = output.len();
-    loop {
-        // A struct of two strings always has a JSON form.
-        let answer = serde_json::to_string(&Answer { output: &text, note }).unwrap_or_default();
-        let length = units(&answer);
-        if length <= limits::TOOL_RESULT_MAX_UNITS || keep == 0 {
-            return answer;
-        }
-        // By the measured excess, and a little more so that the second try fits as a rule.
-        keep = keep * limits::TOOL_RESULT_MAX_UNITS / length * 9 / 10;
-        let (head, tail) = ends(output, keep);
-        let gone = output.len() - head.len() - tail.len();
-        text = format!("{heading}{head}\n[… {gone} more bytes left out …]\n{tail}");
-    }
-}
-
-/// The first and the last bytes of a text, `keep` of them together, no character split.
-fn ends(text: &str, keep: usize) -> (&str, &str) {
-    let mut head = keep / 2;
-    while !text.is_char_boundary(head) {
-        head -= 1;
-    }
-    let mut tail = text.len() - keep / 2;
-    while !text.is_char_boundary(tail) {
-        tail += 1;
-    }
-    (&text[..head], &text[tail..])
+    let around = FRAME_UNITS + json_units(heading) + note.map_or(0, json_units);
+    let output = elide_json(output, limits::TOOL_RESULT_MAX_UNITS - around);
+    // A struct of two strings always has a JSON form.
+    serde_json::to_string(&Answer { output: &format!("{heading}{output}"), note }).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 use super::*;
-use crate::text::HeadTail;
+use crate::text::{HeadTail, units};
 
 fn args(text: &str) -> Result<Args, String> {
     serde_json::from_str(text).map_err(|error| error.to_string())

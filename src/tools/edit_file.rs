@@ -1,7 +1,7 @@
 //! `edit_file`: one text in a file replaced by another, and nothing else changed.
 
-use super::Finished;
 use super::file_result::{confined, done, failed};
+use super::{Finished, skill};
 use crate::gate::{Approved, Proposal};
 use crate::limits;
 use crate::text::{self, NoEdit};
@@ -9,6 +9,9 @@ use crate::wire::{Approve, Operation, ToolSpec};
 use crate::workspace::{FileError, Fingerprint, RelPath, Workspace};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+
+/// No edit makes a file larger than it could read again.
+const MAX_BYTES: usize = limits::FILE_MAX_BYTES as usize;
 
 /// How the model sees it.
 pub fn spec() -> ToolSpec {
@@ -66,6 +69,17 @@ impl Call {
         let before = workspace.fingerprint(&path);
         Ok(Self { path, old: args.old_string, new: args.new_string, all: args.replace_all.unwrap_or(false), before })
     }
+
+    /// Refuses a change of a skill's frontmatter in a session without a person (PROTOCOL T13). An edit that will fail is let
+    /// through, so that it fails with its own message; one of a file that changes meanwhile fails too.
+    pub fn guarded(self, workspace: &Workspace, session_id: Option<&str>) -> Result<Self, String> {
+        if let Some(old) = skill::protected(workspace, &self.path, session_id)?
+            && let Ok(edited) = text::replace(&old, &self.old, &self.new, self.all, MAX_BYTES)
+        {
+            skill::same_frontmatter(&old, &edited.content)?;
+        }
+        Ok(self)
+    }
 }
 
 impl Proposal for Call {
@@ -104,8 +118,8 @@ fn edit(call: &Call, workspace: &Workspace) -> Result<usize, String> {
     if print != before {
         return Err(explained(FileError::Changed { path: call.path.to_string() }));
     }
-    let max = usize::try_from(limits::FILE_MAX_BYTES).unwrap_or(usize::MAX);
-    let edited = text::replace(&content, &call.old, &call.new, call.all, max).map_err(|error| error.to_string())?;
+    let edited =
+        text::replace(&content, &call.old, &call.new, call.all, MAX_BYTES).map_err(|error| error.to_string())?;
     drop(content);
     workspace.write_atomic(&call.path, &edited.content, &print).map_err(explained)?;
     Ok(edited.count)

@@ -1,13 +1,14 @@
 //! `skill_write` (PROTOCOL §9): renders, checks and writes a whole SKILL.md.
 
+use super::Finished;
 use super::fields::{self, Field, Kind, optional, required};
-use super::skill::{Skill, SkillError, guard_skill_md, is_skill_md, parse, render};
-use super::{Finished, arguments};
+use super::skill::{Skill, SkillError, is_skill_md, parse, protected, render, same_frontmatter};
 use crate::gate::{Approved, Proposal};
+use crate::text;
 use crate::wire::{Approve, Operation, Report, ToolSpec};
 use crate::workspace::{Fingerprint, RelPath, Workspace};
-use crate::{limits, text};
-use serde_json::json;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
 
 const NAME: &str = "skill_write";
 
@@ -78,12 +79,24 @@ pub fn spec() -> ToolSpec {
     ToolSpec { name: NAME.to_owned(), description: DESCRIPTION.to_owned(), parameters: fields::schema(FIELDS) }
 }
 
+/// The model's arguments, within the host's limits.
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "Map<String, Value>")]
+pub struct Args(Skill);
+
+impl TryFrom<Map<String, Value>> for Args {
+    type Error = String;
+
+    fn try_from(given: Map<String, Value>) -> Result<Self, String> {
+        let checked = fields::check(FIELDS, given)?;
+        serde_json::from_value(Value::Object(checked)).map(Self).map_err(|error| error.to_string())
+    }
+}
+
 impl Call {
     /// Renders the file, reads it back and applies the guard; the error is for the model and nothing was asked or written.
-    pub fn prepare(raw: Option<&str>, ws: &Workspace, session_id: Option<&str>) -> Result<Self, String> {
-        let given = arguments::object(NAME, raw).map_err(|error| error.to_string())?;
-        let checked = fields::check(FIELDS, given).map_err(|fault| format!("{NAME}: {fault}"))?;
-        let skill: Skill = arguments::typed(NAME, checked).map_err(|error| error.to_string())?;
+    pub fn prepare(args: Args, ws: &Workspace, session_id: Option<&str>) -> Result<Self, String> {
+        let Args(skill) = args;
         let content = rendered(&skill)?;
         let path = format!(".ax/skills/{}/SKILL.md", skill.name);
         let target = ws.path(&path).map_err(|error| error.to_string())?;
@@ -93,15 +106,10 @@ impl Call {
                 skill.name
             ));
         }
-        let (old, before) = match ws.fingerprint(&target) {
-            Ok(Fingerprint::Absent) => (None, Fingerprint::Absent),
-            Ok(_) => {
-                let (old, before) = ws.read(&target, limits::FILE_MAX_BYTES).map_err(|error| error.to_string())?;
-                (Some(old), before)
-            }
-            Err(error) => return Err(error.to_string()),
-        };
-        guard_skill_md(target.as_path(), old.as_deref(), content.as_bytes(), session_id)?;
+        let before = ws.fingerprint(&target).map_err(|error| format!("Error writing SKILL.md: {error}"))?;
+        if let Some(old) = protected(ws, &target, session_id)? {
+            same_frontmatter(&old, content.as_bytes())?;
+        }
         Ok(Self { path, target, content, before })
     }
 }

@@ -4,7 +4,8 @@ use super::arguments;
 use super::breaker::Breaker;
 use super::catalog::{self, Offer};
 use super::forward::{self, Outcome, Presented, Spill};
-use super::{Finished, bash, edit_file, read_file, write_file};
+use super::lanes::Lanes;
+use super::{Finished, bash, edit_file, glob, grep, read_file, skill_write, write_file};
 use crate::gate::{Approved, Gate, Proposal, Refusal};
 use crate::limits;
 use crate::link::Host;
@@ -29,6 +30,8 @@ pub struct Turn {
     pub shell: Arc<Shell>,
     /// What commands are given.
     pub env: ChildEnv,
+    /// The conversation: tells whether a person takes part in it (PROTOCOL §9.4).
+    pub session_id: Option<String>,
     /// File, shell and search tools run here; otherwise the host runs them (PROTOCOL §7.5).
     pub local: bool,
     /// Catalog tools.
@@ -45,6 +48,7 @@ pub struct Toolbox {
     direct: BTreeMap<String, String>,
     spill_threshold: u64,
     breaker: Breaker,
+    lanes: Lanes,
     spilled: AtomicU32,
 }
 
@@ -61,7 +65,8 @@ impl Toolbox {
         let specs = fixed.chain(direct.iter().map(catalog::Direct::spec)).collect();
         let direct = direct.into_iter().map(|tool| (tool.name, tool.entry.name.clone())).collect();
         let spill_threshold = turn.dispatch.map_or(limits::SPILL_THRESHOLD_BYTES, |it| it.spill_threshold_bytes);
-        Self { turn, specs, direct, spill_threshold, breaker: Breaker::default(), spilled: AtomicU32::new(0) }
+        let (breaker, lanes, spilled) = (Breaker::default(), Lanes::default(), AtomicU32::new(0));
+        Self { turn, specs, direct, spill_threshold, breaker, lanes, spilled }
     }
 
     /// What the model is offered.
@@ -76,11 +81,37 @@ impl Toolbox {
 
     /// Runs a call to its end. The text is for the model and never empty.
     pub async fn invoke(&self, name: &str, args: &str) -> String {
+        let _lane = match name {
+            "write_file" | "edit_file" | "skill_write" if self.turn.local => self.lanes.enter(args).await,
+            _ => None,
+        };
+        let session = self.turn.session_id.clone();
+        let cancel = self.turn.host.cancel().clone();
         let outcome = match (name, self.turn.local) {
             ("bash", true) => self.bash(args).await,
             ("read_file", true) => self.file("read_file", args, read_file::Call::prepare, read_file::run).await,
-            ("write_file", true) => self.file("write_file", args, write_file::Call::prepare, write_file::run).await,
-            ("edit_file", true) => self.file("edit_file", args, edit_file::Call::prepare, edit_file::run).await,
+            ("write_file", true) => {
+                let guarded =
+                    move |args, ws: &Workspace| write_file::Call::prepare(args, ws)?.guarded(ws, session.as_deref());
+                self.file("write_file", args, guarded, write_file::run).await
+            }
+            ("edit_file", true) => {
+                let guarded =
+                    move |args, ws: &Workspace| edit_file::Call::prepare(args, ws)?.guarded(ws, session.as_deref());
+                self.file("edit_file", args, guarded, edit_file::run).await
+            }
+            ("skill_write", true) => {
+                let prepare = move |args, ws: &Workspace| skill_write::Call::prepare(args, ws, session.as_deref());
+                self.file("skill_write", args, prepare, skill_write::run).await
+            }
+            ("grep", true) => {
+                let run = move |call, ws: &Workspace| grep::run(call, ws, &cancel);
+                self.file("grep", args, grep::Call::prepare, run).await
+            }
+            ("glob", true) => {
+                let run = move |call, ws: &Workspace| glob::run(call, ws, &cancel);
+                self.file("glob", args, glob::Call::prepare, run).await
+            }
             _ => self.forwarded(name, args).await,
         };
         outcome.unwrap_or_else(|error| format!("Error: {error}"))
@@ -196,6 +227,9 @@ fn spec(name: &str, local: bool) -> Option<ToolSpec> {
         "read_file" if local => Some(read_file::spec()),
         "write_file" if local => Some(write_file::spec()),
         "edit_file" if local => Some(edit_file::spec()),
+        "skill_write" if local => Some(skill_write::spec()),
+        "grep" if local => Some(grep::spec()),
+        "glob" if local => Some(glob::spec()),
         _ => forward::spec(name),
     }
 }

@@ -1,7 +1,7 @@
 //! `write_file`: a whole file, exactly as given.
 
-use super::Finished;
 use super::file_result::{confined, done, failed};
+use super::{Finished, skill};
 use crate::gate::{Approved, Proposal};
 use crate::wire::{Approve, Operation, ToolSpec};
 use crate::workspace::{FileError, Fingerprint, RelPath, Workspace};
@@ -51,6 +51,14 @@ impl Call {
         let path = confined(&args.path, workspace).map_err(|error| format!("Error writing file: {error}"))?;
         let before = workspace.fingerprint(&path);
         Ok(Self { path, content: args.content, before })
+    }
+
+    /// Refuses a change of a skill's frontmatter in a session without a person (PROTOCOL T13).
+    pub fn guarded(self, workspace: &Workspace, session_id: Option<&str>) -> Result<Self, String> {
+        match skill::protected(workspace, &self.path, session_id)? {
+            Some(old) => skill::same_frontmatter(&old, self.content.as_bytes()).map(|()| self),
+            None => Ok(self),
+        }
     }
 }
 

@@ -209,3 +209,55 @@ impl Iterator for Entries {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn only_one_ordinary_component_is_a_name() {
+        let base = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(base.path().join("root/in")).unwrap();
+        let dir = Dir::open_root(&base.path().join("root")).unwrap();
+        for name in ["", ".", "..", "../root", "in/..", "in/", "/", "/etc"] {
+            let name = OsStr::new(name);
+            assert_eq!(dir.open_dir(name).unwrap_err(), Errno::EINVAL);
+            assert_eq!(dir.open_file(name).unwrap_err(), OpenError::Os(Errno::EINVAL));
+            assert_eq!(dir.make_dir(name), Err(Errno::EINVAL));
+            assert_eq!(dir.rename(OsStr::new("in"), name), Err(Errno::EINVAL));
+        }
+    }
+
+    #[test]
+    fn a_planted_name_is_not_written_through() {
+        let base = tempfile::tempdir().unwrap();
+        symlink(base.path().join("elsewhere"), base.path().join("planted")).unwrap();
+        let dir = Dir::open_root(base.path()).unwrap();
+        assert_eq!(dir.create(OsStr::new("planted"), Mode::S_IRWXU).unwrap_err(), Errno::EEXIST);
+        assert_eq!(dir.open_for_writing(OsStr::new("planted")).unwrap_err(), Errno::ELOOP);
+        assert_eq!(dir.open_file(OsStr::new("planted")).unwrap_err(), OpenError::NotRegular(Kind::Link));
+        assert!(!base.path().join("elsewhere").exists());
+    }
+
+    #[test]
+    fn entries_are_listed_with_their_types() {
+        let base = tempfile::tempdir().unwrap();
+        std::fs::create_dir(base.path().join("dir")).unwrap();
+        std::fs::write(base.path().join(".hidden"), "").unwrap();
+        std::fs::write(base.path().join(OsStr::from_bytes(b"\xff")), "").unwrap();
+        symlink("dir", base.path().join("link")).unwrap();
+        nix::unistd::mkfifo(&base.path().join("fifo"), Mode::S_IRWXU).unwrap();
+        let dir = Dir::open_root(base.path()).unwrap();
+        // Twice: a listing has its own position.
+        for _ in 0..2 {
+            let mut found: Vec<(OsString, Kind)> =
+                dir.entries().unwrap().map(|entry| entry.unwrap()).map(|entry| (entry.name, entry.kind)).collect();
+            found.sort_by(|a, b| a.0.cmp(&b.0));
+            let kinds: Vec<Kind> = found.iter().map(|entry| entry.1).collect();
+            assert_eq!(kinds, [Kind::File, Kind::Directory, Kind::Fifo, Kind::Link, Kind::File]);
+            assert_eq!(found[4].0.as_bytes(), b"\xff");
+        }
+        assert_eq!(dir.open_dir(OsStr::new("link")).unwrap_err(), Errno::ENOTDIR);
+    }
+}

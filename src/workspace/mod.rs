@@ -10,12 +10,15 @@
 //! What it does not do: it guards paths, not mounts placed inside the root, and it cannot undo a directory that is moved
 //! out of the root while a handle on it is held.
 
+mod cursor;
 mod dir;
 mod error;
 mod fingerprint;
 mod path;
 mod read;
 mod resolve;
+mod rules;
+pub(crate) mod walk;
 mod write;
 
 pub use dir::{Dir, Entries, Entry, Kind, OpenError};

@@ -9,6 +9,7 @@ use crate::limits;
 use nix::errno::Errno;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
 
 /// A name and the directory it is in. The name is not a link, unless it became one since.
 #[derive(Debug, Clone)]
@@ -17,6 +18,8 @@ pub struct Located {
     pub dir: Dir,
     /// One component.
     pub name: OsString,
+    /// The way there without links, relative to the root.
+    pub path: PathBuf,
 }
 
 /// What to do about missing directories on the way.
@@ -43,7 +46,10 @@ pub(super) fn leaf(root: &Dir, path: &RelPath, parents: Parents) -> Result<Place
             let dir = walk.here()?;
             match dir.read_link(&name) {
                 Ok(target) => walk.splice(&name, &target)?,
-                Err(Errno::EINVAL | Errno::ENOENT) => return Ok(Place::Name(Located { dir, name })),
+                Err(Errno::EINVAL | Errno::ENOENT) => {
+                    let path = walk.names.iter().collect::<PathBuf>().join(&name);
+                    return Ok(Place::Name(Located { dir, name, path }));
+                }
                 Err(errno) => return Err(FileError::os(path, errno)),
             }
         } else {

@@ -1,12 +1,15 @@
 //! The fake host itself, against a small client that does what a runner does.
 
+use crate::everywhere;
 use ax_runner::devhost::{FakeHost, Fault, Point, Policy, Script, Signal};
 use serde_json::{Value, json};
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
+
+mod cli;
+mod http;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -99,12 +102,12 @@ fn the_metadata_must_be_the_payloads() {
     let host = FakeHost::socket(Script::text("x")).start();
     host.expect(&json!({"message": "m", "sessionId": "s", "requestId": "r"}));
     let mut client = Client::connect(&host);
-    let with = |meta: &str| format!(r#"{{"_msgId":"1","action":"scheduler_list_jobs"{meta}}}"#);
-    client.ask(&with(r#","_sessionId":"s","_requestId":"r""#));
+    let with = |id: u32, meta: &str| format!(r#"{{"_msgId":"{id}","action":"scheduler_list_jobs"{meta}}}"#);
+    client.ask(&with(1, r#","_sessionId":"s","_requestId":"r""#));
     assert_eq!(host.violations(), []);
-    client.ask(&with(r#","_sessionId":"other","_requestId":"r""#));
-    client.ask(&with(r#","_sessionId":"s""#));
-    client.ask(&with(r#","_sessionId":"s","_requestId":"r","_userId":"u""#));
+    client.ask(&with(2, r#","_sessionId":"other","_requestId":"r""#));
+    client.ask(&with(3, r#","_sessionId":"s""#));
+    client.ask(&with(4, r#","_sessionId":"s","_requestId":"r","_userId":"u""#));
     assert_eq!(host.violations().len(), 3);
 }
 
@@ -266,8 +269,7 @@ body = b'{"_msgId":"1","action":"agent_response","content":"hi"}'
 peer.sendall(struct.pack(">I", len(body)) + body)
 print(peer.recv(100)[4:].decode(), end="")
 "#;
-    if std::process::Command::new("python3").arg("-V").output().is_err() {
-        println!("SKIP dials_a_runner_that_listens: python3 is not installed");
+    if !everywhere::python("dials_a_runner_that_listens") {
         return;
     }
     let output = host.runner("python3").arguments(["-c", program]).stdin(host.payload("hello").to_string()).run();
@@ -276,139 +278,34 @@ print(peer.recv(100)[4:].decode(), end="")
     assert_eq!(host.violations(), []);
 }
 
-/// One HTTP request on a kept connection; the status and the body that came.
-fn http(stream: &mut TcpStream, head: &str, token: &str, body: &str) -> std::io::Result<(u16, String)> {
-    let request = format!(
-        "{head} HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    stream.write_all(request.as_bytes())?;
-    let mut got = Vec::new();
-    while !got.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        stream.read_exact(&mut byte)?;
-        got.push(byte[0]);
-    }
-    let head = String::from_utf8_lossy(&got).to_ascii_lowercase();
-    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    let length = head.split("content-length: ").nth(1).unwrap().split("\r\n").next().unwrap().parse().unwrap();
-    let mut body = vec![0; length];
-    let mut have = 0;
-    while have < length {
-        match stream.read(&mut body[have..])? {
-            0 => return Ok((status, format!("cut:{}", String::from_utf8_lossy(&body[..have])))),
-            count => have += count,
-        }
-    }
-    Ok((status, String::from_utf8_lossy(&body).into_owned()))
-}
-
-fn dial(host: &FakeHost) -> TcpStream {
-    let stream = TcpStream::connect(host.url().strip_prefix("http://").unwrap()).unwrap();
-    stream.set_read_timeout(Some(LIMIT)).unwrap();
-    stream
-}
-
-const WORK: &str = "GET /internal/work";
-const CALL: &str = "POST /internal/ipc";
-const LIST: &str = r#"{"action":"scheduler_list_jobs","_sessionId":""}"#;
-
 #[test]
-fn http_tokens_and_work() {
-    let host = FakeHost::http(Script::text("x")).start();
-    let pod = host.pod_token().to_owned();
-    let mut stream = dial(&host);
-    assert_eq!(http(&mut stream, WORK, &pod, "").unwrap(), (404, r#"{"error":"no pending work for token"}"#.into()));
-    assert_eq!(http(&mut stream, WORK, "", "").unwrap().0, 401);
-    host.push_work(&json!({"message": "m", "ipcToken": "turn-1"}));
-    assert_eq!(http(&mut stream, WORK, "other", "").unwrap().0, 404);
-    assert!(http(&mut stream, WORK, &pod, "").unwrap().1.contains("turn-1"));
-    assert_eq!(http(&mut stream, WORK, &pod, "").unwrap().0, 404);
-    assert_eq!(http(&mut stream, CALL, &pod, LIST).unwrap(), (401, r#"{"error":"invalid token"}"#.into()));
-    assert_eq!(http(&mut stream, CALL, "turn-1", LIST).unwrap(), (200, r#"{"jobs":[],"ok":true}"#.into()));
-    assert_eq!(host.violations(), []);
-    let answer = r#"{"action":"agent_response","content":"hi","error":true,"_sessionId":""}"#;
-    assert_eq!(http(&mut stream, CALL, "turn-1", answer).unwrap(), (200, r#"{"ok":true}"#.into()));
-    assert_eq!(host.wait_answer(1, LIMIT).unwrap().content, "hi");
-    assert_eq!(http(&mut stream, CALL, "turn-1", LIST).unwrap().0, 401);
-    assert_eq!(http(&mut stream, "GET /elsewhere", &pod, "").unwrap().0, 404);
-    assert_eq!(host.violations().len(), 1);
-    assert_eq!(host.connections().0, 1);
-}
-
-#[test]
-fn http_body_limit_and_missing_session() {
-    let host = FakeHost::http(Script::text("x")).start();
-    host.push_work(&json!({"message": "m", "ipcToken": "t"}));
-    assert_eq!(http(&mut dial(&host), CALL, "t", r#"{"action":"scheduler_list_jobs"}"#).unwrap().0, 200);
-    assert!(host.violations()[0].message.contains("_sessionId is missing"));
-    let large = format!(r#"{{"action":"sandbox_bash","command":"{}"}}"#, "x".repeat(1_048_576));
-    let (status, body) = http(&mut dial(&host), CALL, "t", &large).unwrap();
-    assert_eq!((status, body.contains("IPC request failed")), (500, true));
-}
-
-#[test]
-fn http_faults() {
-    let list = |fault: Fault, key: &str| {
-        let host = FakeHost::http(Script::text("x")).fault(key, 1, fault).start();
-        host.push_work(&json!({"message": "m", "ipcToken": "t"}));
-        let mut stream = dial(&host);
-        let first = http(&mut stream, CALL, "t", LIST);
-        let again = http(&mut stream, CALL, "t", LIST);
-        let carried_out = host.requests().first().is_some_and(|request| request.carried_out);
-        (first.map_err(|error| error.kind()), again.is_ok(), carried_out)
+fn only_what_was_allowed_is_reported_and_ids_are_new() {
+    let policy = Policy::json(json!([{"command": "^rm", "verdict": "deny"}]));
+    let host = FakeHost::socket(Script::text("x")).policy(policy).start();
+    let mut client = Client::connect(&host);
+    let of = |id: u32, command: &str| {
+        format!(
+            r#"{{"_msgId":"{id}","action":"sandbox_result","operation":"bash","command":"{command}","exitCode":0}}"#
+        )
     };
-    let whole = (200, r#"{"jobs":[],"ok":true}"#.to_owned());
-    let (path, action) = ("/internal/ipc", "scheduler_list_jobs");
-    assert_eq!(list(Fault::Status(502, "<html>".into()), path), (Ok((502, "<html>".into())), true, true));
-    assert_eq!(list(Fault::Status(429, "{}".into()), action), (Ok((429, "{}".into())), true, false));
-    assert_eq!(list(Fault::Reset(Point::Unread), path), (Err(ErrorKind::ConnectionReset), false, false));
-    assert_eq!(list(Fault::Reset(Point::Unread), action), (Err(ErrorKind::ConnectionReset), false, false));
-    assert_eq!(list(Fault::Reset(Point::Read), action), (Err(ErrorKind::ConnectionReset), false, true));
-    assert_eq!(list(Fault::Close(Point::Read), action), (Err(ErrorKind::UnexpectedEof), false, true));
-    assert_eq!(list(Fault::Close(Point::Reply(5)), action), (Ok((200, r#"cut:{"job"#.into())), false, true));
-    assert_eq!(list(Fault::DripMs(2), action), (Ok(whole.clone()), true, true));
-    assert_eq!(list(Fault::Pieces(3), action), (Ok(whole.clone()), true, true));
-    assert_eq!(list(Fault::LateMs(30), action), (Ok(whole.clone()), true, true));
-
-    for fault in [Fault::StaleAfter, Fault::ResetAfter] {
-        let host = FakeHost::http(Script::text("x")).fault("/internal/ipc", 1, fault).start();
-        host.push_work(&json!({"message": "m", "ipcToken": "t"}));
-        let mut stream = dial(&host);
-        assert_eq!(http(&mut stream, CALL, "t", LIST).unwrap(), whole);
-        std::thread::sleep(Duration::from_millis(200));
-        assert!(http(&mut stream, CALL, "t", LIST).is_err());
-    }
-    let host = FakeHost::http(Script::text("x")).idle(Duration::from_millis(50)).start();
-    let mut stream = dial(&host);
-    http(&mut stream, WORK, host.pod_token(), "").unwrap();
-    std::thread::sleep(Duration::from_millis(400));
-    assert!(http(&mut stream, WORK, host.pod_token(), "").is_err());
-    host.fault("/internal/work", 2, Fault::DuplicateWork);
-    host.push_work(&json!({"message": "m", "ipcToken": "t"}));
-    for status in [200, 200, 404] {
-        assert_eq!(http(&mut dial(&host), WORK, host.pod_token(), "").unwrap().0, status);
-    }
-    host.stop();
-    host.restart().unwrap();
-    assert_eq!(http(&mut dial(&host), WORK, host.pod_token(), "").unwrap().0, 404);
+    client.ask(&approve(1));
+    client.ask(&of(2, "ls"));
+    assert_eq!(host.violations(), []);
+    client.ask(&of(3, "ls"));
+    client.ask(r#"{"_msgId":"4","action":"sandbox_approve","operation":"bash","command":"rm x"}"#);
+    client.ask(&of(5, "rm x"));
+    assert_eq!(host.violations().len(), 2);
+    client.ask(&approve(5));
+    assert!(host.violations()[2].message.contains("second time"));
 }
 
 #[test]
 fn the_runner_end_to_end() {
-    let script = || {
-        Script::json(json!([
-            {"text": "Looking.", "tools": [{"name": "bash", "args": {"command": "echo hi"}}]},
-            {"when": "hi", "text": "done"}]))
-    };
-    for builder in [FakeHost::socket(script()), FakeHost::listen(script()), FakeHost::http(script())] {
-        let host = builder.start();
-        let output = host.runner(env!("CARGO_BIN_EXE_ax-runner")).payload(&host.payload("look")).run();
-        let transport = host.transport();
-        assert_eq!(output.code, Some(0), "{transport:?}: {}", output.stderr);
-        let answer = host.answer().unwrap_or_else(|| output.text());
-        assert_eq!(answer, "Looking.\n\ndone", "{transport:?}: {}", output.stderr);
-        assert_eq!(host.violations(), [], "{transport:?}");
+    let script = json!([
+        {"text": "Looking.", "tools": [{"name": "bash", "args": {"command": "echo hi"}}]},
+        {"when": "hi", "text": "done"}]);
+    everywhere::everywhere(&script, |host, answer| {
+        assert_eq!(answer, "Looking.\n\ndone");
         assert_eq!(host.requests_of("sandbox_result").len(), 1);
-    }
+    });
 }

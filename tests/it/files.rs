@@ -34,11 +34,11 @@ impl HostLink for Agreeable {
 thread_local! {
     static GATE: (tokio::runtime::Runtime, Gate) = (
         tokio::runtime::Builder::new_current_thread().build().unwrap(),
-        Gate::new(Host::new(Arc::new(Agreeable), CallContext::default(), CancellationToken::new())),
+        Gate::new(Host::new(Arc::new(Agreeable), CallContext::default(), CancellationToken::new()), ax_runner::redact::Redactor::default()),
     );
 }
 
-fn approved<T: Proposal>(call: T) -> Approved<T> {
+pub(crate) fn approved<T: Proposal>(call: T) -> Approved<T> {
     GATE.with(|(runtime, gate)| runtime.block_on(gate.approve(call)).unwrap())
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// Rooms by floor, lowest first. Rooms on one floor do not use each other.
 const FLOORS: [&[&str]; 7] = [
     &["limits", "secret", "text"],
-    &["wire"],
+    &["redact", "wire"],
     &["log", "os", "workspace", "http"],
     &["link"],
     &["gate"],

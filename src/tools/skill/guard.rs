@@ -2,11 +2,14 @@
 //! must not give itself credentials or domains.
 
 use super::{KEYS, parse};
+use crate::limits;
+use crate::workspace::{FileError, RelPath, Workspace};
+use nix::errno::Errno;
 use std::ffi::OsStr;
 use std::path::Path;
 
 /// Does a person take part in this session?
-pub fn interactive(session_id: Option<&str>) -> bool {
+fn interactive(session_id: Option<&str>) -> bool {
     session_id.is_some_and(|id| id.starts_with("http:"))
 }
 
@@ -24,14 +27,24 @@ pub fn is_skill_md(path: &Path) -> bool {
     }
 }
 
-/// Refuses a write that changes the frontmatter of an existing skill in a session without a person. For every tool that
-/// writes files: call it with the old bytes (`None` if there is no file) and the new ones.
-pub fn guard_skill_md(path: &Path, old: Option<&[u8]>, new: &[u8], session_id: Option<&str>) -> Result<(), String> {
-    if interactive(session_id) || !is_skill_md(path) {
-        return Ok(());
+/// The bytes of an existing SKILL.md whose frontmatter this session may not change; `None` when a write to `path` needs no
+/// check. Links are followed, so another name for the file is no way around.
+pub fn protected(workspace: &Workspace, path: &RelPath, session_id: Option<&str>) -> Result<Option<Vec<u8>>, String> {
+    let found = match workspace.locate(path) {
+        Ok(at) if !interactive(session_id) && is_skill_md(&at.path) => workspace.read(path, limits::FILE_MAX_BYTES),
+        _ => return Ok(None),
+    };
+    match found {
+        Ok((old, _)) => Ok(Some(old)),
+        Err(FileError::Os { errno: Errno::ENOENT, .. }) => Ok(None),
+        Err(error) => Err(format!("cannot check the SKILL.md that would be replaced: {error}")),
     }
-    // A file that is missing or already broken has no frontmatter to protect.
-    let Some(old) = old.and_then(|old| parse(&String::from_utf8_lossy(old)).ok()) else { return Ok(()) };
+}
+
+/// Refuses new content whose frontmatter means something else than that of the old.
+pub fn same_frontmatter(old: &[u8], new: &[u8]) -> Result<(), String> {
+    // A broken file has no frontmatter to protect.
+    let Ok(old) = parse(&String::from_utf8_lossy(old)) else { return Ok(()) };
     let refusal = |changed: &str| {
         format!(
             "Refusing to mutate SKILL.md frontmatter from a non-interactive session. Changed: {changed}. Only the body may change here; ask the user to make this change in a chat."

@@ -9,7 +9,7 @@ mod rules;
 mod skill_tests;
 
 pub use document::{Document, parse};
-pub use guard::{guard_skill_md, interactive, is_skill_md};
+pub use guard::{is_skill_md, protected, same_frontmatter};
 pub use render::{Auth, Credential, McpServer, Oauth, OpenApi, Skill, Source, render};
 
 /// Top-level keys of the frontmatter in the order in which they are written.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::workspace::Workspace;
 use proptest::prelude::*;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -108,12 +109,8 @@ fn writes_keys_in_order_and_values_as_given() {
     assert_eq!(render(&Skill { description: String::new(), ..skill() }).unwrap(), "---\nname: a\n---\n\n# Body\n");
 }
 
-fn guard(old: Option<&str>, new: &str, session: Option<&str>) -> Result<(), String> {
-    guard_skill_md(Path::new(".ax/skills/a/SKILL.md"), old.map(str::as_bytes), new.as_bytes(), session)
-}
-
 #[test]
-fn only_a_person_may_change_the_frontmatter() {
+fn a_frontmatter_may_be_written_differently_but_not_mean_something_else() {
     let old = render(&skill()).unwrap();
     let body = render(&Skill { body: "other".into(), ..skill() }).unwrap();
     let same = "---\ndescription: 'b'\ncredentials: []\nname: \"a\"\n---\nx";
@@ -129,24 +126,35 @@ fn only_a_person_may_change_the_frontmatter() {
         ..skill()
     })
     .unwrap();
-    for session in
-        [None, Some(""), Some("scheduler:dm:x"), Some("2f1c2f04-4d0e-4a53-9a53-0d6f2f7b9c11"), Some("HTTP:dm:x")]
+    let check = |old: &str, new: &str| same_frontmatter(old.as_bytes(), new.as_bytes());
+    assert_eq!(check(&old, &body), Ok(()));
+    assert_eq!(check(&old, same), Ok(()));
+    assert_eq!(check("broken", &wider), Ok(()));
+    let refused = check(&old, &wider).unwrap_err();
+    assert!(refused.starts_with("Refusing to mutate SKILL.md frontmatter from a non-interactive session."));
+    assert!(refused.contains("Changed: openapi, domains."), "{refused}");
+    // In two steps it would be a way around.
+    assert!(check(&old, "broken").is_err());
+    assert!(check(&old, "").is_err());
+}
+
+#[test]
+fn a_skill_is_protected_under_each_of_its_names_unless_a_person_is_there() {
+    let tree = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(tree.path().join(".ax/skills/a")).unwrap();
+    std::fs::write(tree.path().join(".ax/skills/a/SKILL.md"), "x").unwrap();
+    std::os::unix::fs::symlink(".ax/skills", tree.path().join("dir")).unwrap();
+    std::os::unix::fs::symlink("dir/a/SKILL.md", tree.path().join("file")).unwrap();
+    let ws = Workspace::open(tree.path()).unwrap();
+    let found = |path: &str, session| protected(&ws, &ws.path(path).unwrap(), session).unwrap().is_some();
+    for session in [None, Some(""), Some("scheduler:dm:x"), Some("2f1c2f04-4d0e-4a53-9a53-0d6f2f7b9c11"), Some("HTTP:")]
     {
-        assert_eq!(guard(Some(&old), &body, session), Ok(()));
-        assert_eq!(guard(Some(&old), same, session), Ok(()));
-        assert_eq!(guard(None, &wider, session), Ok(()));
-        assert_eq!(guard(Some("broken"), &wider, session), Ok(()));
-        let refused = guard(Some(&old), &wider, session).unwrap_err();
-        assert!(
-            refused.starts_with("Refusing to mutate SKILL.md frontmatter from a non-interactive session."),
-            "{refused}"
-        );
-        assert!(refused.contains("Changed: openapi, domains."), "{refused}");
-        // In two steps it would be a way around.
-        assert!(guard(Some(&old), "broken", session).is_err());
-        assert!(guard(Some(&old), "", session).is_err());
+        for path in [".ax/skills/a/SKILL.md", "./.ax/../.ax/skills/a/SKILL.md", "dir/a/SKILL.md", "file"] {
+            assert!(found(path, session), "{path} {session:?}");
+        }
+        assert!(!found(".ax/skills/b/SKILL.md", session) && !found("none", session) && !found(".ax/skills/a", session));
     }
-    assert_eq!(guard(Some(&old), &wider, Some("http:dm:ax:u:t")), Ok(()));
+    assert!(!found("file", Some("http:dm:ax:u:t")));
 }
 
 #[test]

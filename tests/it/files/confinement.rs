@@ -1,3 +1,5 @@
+//! Paths that try to leave the workspace, standing still and while they are being swapped.
+
 use super::*;
 use ax_runner::workspace::{FileError, PathError};
 use nix::errno::Errno;
@@ -426,6 +428,42 @@ fn any_path_is_inside_or_refused_as_the_kernel_says() {
         panic!("{error}");
     }
     place.assert_outside_untouched();
+}
+
+#[test]
+fn whatever_the_path_a_write_stays_inside() {
+    let place = maze();
+    let config = ProptestConfig { cases: 3_000, failure_persistence: None, ..ProptestConfig::default() };
+    let words = prop::collection::vec(prop::sample::select(&WORDS[..]), 1..9).prop_map(|words| words.join("/"));
+    let written = AtomicUsize::new(0);
+    let mut runner = proptest::test_runner::TestRunner::new(config);
+    let held = runner.run(&words, |raw| {
+        let Ok(path) = place.ws.path(&raw) else { return Ok(()) };
+        let Ok(print) = place.ws.fingerprint(&path) else { return Ok(()) };
+        if place.ws.write_atomic(&path, raw.as_bytes(), &print).is_ok() {
+            written.fetch_add(1, Ordering::Relaxed);
+            prop_assert_eq!(place.ws.read(&path, 1 << 10).unwrap().0, raw.as_bytes());
+        }
+        Ok(())
+    });
+    if let Err(error) = held {
+        panic!("{error}");
+    }
+    assert!(written.load(Ordering::Relaxed) > 100);
+    place.assert_outside_untouched();
+}
+
+#[test]
+fn both_names_of_the_root_are_understood() {
+    let place = Place::new();
+    std::os::unix::fs::symlink("ws", place.base.path().join("alias")).unwrap();
+    place.put("d/f", "text");
+    let alias = Workspace::open(&place.base.path().join("alias")).unwrap();
+    for name in [place.at("d/f"), place.base.path().join("alias/./d//f")] {
+        let path = alias.path(name.to_str().unwrap()).unwrap();
+        assert_eq!(path.as_path(), Path::new("d/f"));
+        assert_eq!(alias.read(&path, 9).unwrap().0, b"text");
+    }
 }
 
 fn path_is_under(raw: &str, root: &Path) -> bool {

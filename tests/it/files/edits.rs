@@ -1,3 +1,5 @@
+//! Edits: the scenarios in `fixtures/edit`, strict arguments, files that change in between.
+
 use super::*;
 use serde::Deserialize;
 

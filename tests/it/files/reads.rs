@@ -1,3 +1,5 @@
+//! Pages, notes and bounds of `read_file`.
+
 use super::*;
 use std::io::Write;
 

@@ -1,3 +1,5 @@
+//! Atomic replacement: permissions, links, full devices, limits, death in the middle.
+
 use super::child;
 use super::*;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};

@@ -1,0 +1,102 @@
+//! Keeps names usable after the name service is closed off.
+//!
+//! In the host's own variables a plain `http` name is replaced by the address it resolved to: nothing else has to be
+//! writable. `https` needs its name for the certificate, and the `allow` list is for any program, so those names go into
+//! `/etc/hosts`.
+
+use super::destination::{Destination, HostPart};
+use super::environment::Environment;
+use super::resolve::Addresses;
+use std::fmt::Write as _;
+use std::io::{Read as _, Write as _};
+use std::path::Path;
+
+const MARK: &str = "# ax-runner enter";
+
+/// Replaces the host of each `http` URL variable by its address. Returns the `https` names that still need a file.
+pub(crate) fn rewrite_urls(environment: &mut Environment, addresses: &Addresses) -> Vec<String> {
+    let mut left = Vec::new();
+    for variable in ["AX_HOST_URL", "AX_WEB_PROXY_URL"] {
+        let Ok(Some(url)) = environment.get(variable) else { continue };
+        let Ok(Destination { host: HostPart::Name(name), .. }) = Destination::from_url(url, variable) else { continue };
+        let Some(address) = addresses.get(&name).and_then(|set| set.first()) else { continue };
+        let literal = if address.is_ipv6() { format!("[{address}]") } else { address.to_string() };
+        match replaced(url, &name, &literal) {
+            Some(changed) => environment.set(variable, changed),
+            None => left.push(name),
+        }
+    }
+    left
+}
+
+fn replaced(url: &str, name: &str, literal: &str) -> Option<String> {
+    let trimmed = url.trim();
+    let (scheme, rest) = trimmed.split_once("://")?;
+    if !scheme.eq_ignore_ascii_case("http") {
+        return None;
+    }
+    let end = rest.find(['/', '?', '#', '\\']).unwrap_or(rest.len());
+    let start = rest[..end].rfind('@').map_or(0, |at| at + 1);
+    let host = rest.get(start..start + name.len())?;
+    host.eq_ignore_ascii_case(name)
+        .then(|| format!("{scheme}://{}{literal}{}", &rest[..start], &rest[start + name.len()..]))
+}
+
+/// Appends what the file lacks, in one write. The file may be a mount, so it cannot be replaced.
+pub(crate) fn add(file: &Path, addresses: &Addresses) -> std::io::Result<()> {
+    let mut hosts = std::fs::OpenOptions::new().read(true).append(true).create(true).open(file)?;
+    let mut text = String::new();
+    hosts.read_to_string(&mut text)?;
+    let mut lines = String::new();
+    for (name, address) in addresses.iter().flat_map(|(name, set)| set.iter().map(move |address| (name, address))) {
+        let line = format!("{address}\t{}\t{MARK}", name.trim_end_matches('.'));
+        if !text.lines().any(|existing| existing == line) {
+            let _ = writeln!(lines, "{line}");
+        }
+    }
+    if !lines.is_empty() && !text.is_empty() && !text.ends_with('\n') {
+        lines.insert(0, '\n');
+    }
+    hosts.write_all(lines.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn addresses() -> Addresses {
+        let set = |text: &str| BTreeSet::from([text.parse().unwrap()]);
+        Addresses::from([("ax-host.svc".to_owned(), set("10.0.0.2")), ("six".to_owned(), set("fd00::2"))])
+    }
+
+    #[test]
+    fn only_the_host_of_an_http_url_changes() {
+        for (url, expected) in [
+            ("http://ax-host.svc", "http://10.0.0.2"),
+            ("http://AX-host.svc:81/ax-host.svc?x", "http://10.0.0.2:81/ax-host.svc?x"),
+            ("http://ax-host.svc:pw@ax-host.svc/", "http://ax-host.svc:pw@10.0.0.2/"),
+            ("http://six:80", "http://[fd00::2]:80"),
+            ("http://10.9.9.9", "http://10.9.9.9"),
+            ("http://other", "http://other"),
+        ] {
+            let mut environment: Environment = [("AX_HOST_URL", url)].into_iter().collect();
+            assert_eq!(rewrite_urls(&mut environment, &addresses()), [""; 0]);
+            assert_eq!(environment.get("AX_HOST_URL").unwrap(), Some(expected));
+        }
+        let mut environment: Environment = [("AX_HOST_URL", "https://ax-host.svc")].into_iter().collect();
+        assert_eq!(rewrite_urls(&mut environment, &addresses()), ["ax-host.svc"]);
+    }
+
+    #[test]
+    fn the_hosts_file_grows_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("hosts");
+        std::fs::write(&file, "127.0.0.1\tlocalhost").unwrap();
+        add(&file, &addresses()).unwrap();
+        let once = std::fs::read_to_string(&file).unwrap();
+        assert!(once.starts_with("127.0.0.1\tlocalhost\n10.0.0.2\tax-host.svc\t"), "{once}");
+        add(&file, &addresses()).unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), once);
+    }
+}

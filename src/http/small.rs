@@ -1,0 +1,90 @@
+//! One plain HTTP/1.1 exchange on a connection of its own: for the sidecar next door and for the host's verdict.
+//!
+//! Non-goals: TLS, redirects, reuse.
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::header::{CONTENT_TYPE, HOST};
+use hyper::{Method, Request};
+use hyper_util::rt::TokioIo;
+use std::time::Duration;
+use tokio::net::TcpStream;
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SmallError {
+    /// Nobody listens there.
+    #[error("{authority} cannot be reached: {cause}")]
+    Unreachable {
+        /// Host and port.
+        authority: String,
+        /// What the system says.
+        cause: String,
+    },
+    /// The exchange broke off, or the answer is no HTTP or too long.
+    #[error("{authority} gave no answer: {cause}")]
+    Broken {
+        /// Host and port.
+        authority: String,
+        /// What went wrong.
+        cause: String,
+    },
+    /// It took too long.
+    #[error("{authority} gave no answer within {seconds} s")]
+    TooSlow {
+        /// Host and port.
+        authority: String,
+        /// The time it had.
+        seconds: u64,
+    },
+}
+
+/// Posts `body` (JSON) and reads an answer of at most `max_bytes`, all within `deadline`. Returns status and body.
+pub async fn post(
+    authority: &str,
+    path: &str,
+    body: Vec<u8>,
+    max_bytes: usize,
+    deadline: Duration,
+) -> Result<(u16, Bytes), SmallError> {
+    let authority = if authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) {
+        authority.to_owned()
+    } else {
+        format!("{authority}:80")
+    };
+    match tokio::time::timeout(deadline, exchange(&authority, path, body, max_bytes)).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(SmallError::TooSlow { authority, seconds: deadline.as_secs() }),
+    }
+}
+
+async fn exchange(authority: &str, path: &str, body: Vec<u8>, max_bytes: usize) -> Result<(u16, Bytes), SmallError> {
+    let broken = |cause: String| SmallError::Broken { authority: authority.to_owned(), cause };
+    let stream = TcpStream::connect(authority)
+        .await
+        .map_err(|error| SmallError::Unreachable { authority: authority.to_owned(), cause: error.to_string() })?;
+    let request = Request::builder()
+        .method(Method::POST)
+        .uri(path)
+        .header(HOST, authority)
+        .header(CONTENT_TYPE, "application/json")
+        .body(Full::new(Bytes::from(body)))
+        .map_err(|error| broken(error.to_string()))?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| broken(error.to_string()))?;
+    let answer = async {
+        let response = sender.send_request(request).await.map_err(|error| broken(error.to_string()))?;
+        let status = response.status().as_u16();
+        let body = Limited::new(response.into_body(), max_bytes).collect().await;
+        Ok((status, body.map_err(|error| broken(error.to_string()))?.to_bytes()))
+    };
+    tokio::pin!(answer, connection);
+    // Both on this task: when it is dropped the connection goes with it.
+    tokio::select! {
+        answer = &mut answer => answer,
+        ended = &mut connection => match ended {
+            Ok(()) => answer.await,
+            Err(error) => Err(broken(error.to_string())),
+        },
+    }
+}

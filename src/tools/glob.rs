@@ -1,0 +1,160 @@
+//! `glob`: finds files by their paths.
+
+use super::Finished;
+use super::file_result::{done, failed};
+use super::search::note::{Notes, shown};
+use super::search::pattern::Pattern;
+use super::search::{Start, max_results, path, start};
+use crate::gate::{Approved, Proposal};
+use crate::wire::{Approve, Operation, ToolSpec, check};
+use crate::workspace::walk::{Choice, Found, Select, Stop, walk};
+use crate::workspace::{FileError, RelPath, Workspace};
+use crate::{limits, text};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::os::unix::ffi::OsStrExt;
+use std::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+const TOOL: &str = "glob";
+
+/// How the model sees it.
+pub fn spec() -> ToolSpec {
+    ToolSpec {
+        name: TOOL.to_owned(),
+        description: "Find files in the workspace by name or path: *.rs (at any depth), src/**/*.{ts,tsx}, docs/*.md. \
+                      Prefer it to find or ls in the shell. Gives sorted paths relative to the workspace; directories and \
+                      symbolic links are not listed. Hidden files are found, .git is not, nor what .gitignore hides \
+                      unless pattern or path names it literally. `truncated` says whether there are more."
+            .to_owned(),
+        parameters: json!({
+            "type": "object",
+            "properties": {
+                "pattern": {"type": "string", "description": "Glob pattern. * stays within a name, ** crosses directories."},
+                "path": {"type": "string", "description": "Directory to search in; the workspace if absent."},
+                "max_results": {"type": "integer", "minimum": 1, "maximum": limits::SEARCH_RESULTS_MAX, "description": format!("Most paths to return; default {}.", limits::SEARCH_RESULTS_DEFAULT)}
+            },
+            "required": ["pattern"],
+            "additionalProperties": false
+        }),
+    }
+}
+
+/// The model's arguments.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Args {
+    pattern: String,
+    path: Option<String>,
+    max_results: Option<u64>,
+}
+
+/// A search that can be shown to the host.
+#[derive(Debug)]
+pub struct Call {
+    given: String,
+    path: RelPath,
+    pattern: Pattern,
+    /// The pattern if it could be the name of a directory.
+    plain: Option<RelPath>,
+    most: usize,
+}
+
+impl Call {
+    /// Refuses patterns that do not compile and paths that leave the workspace.
+    pub fn prepare(args: Args, workspace: &Workspace) -> Result<Self, String> {
+        check::field("pattern", &args.pattern, limits::PATH_MAX_UNITS, "")
+            .map_err(|error| format!("{TOOL}: {error}"))?;
+        if args.pattern.is_empty() {
+            return Err(format!("{TOOL}: field `pattern` is empty; use ** for all files"));
+        }
+        let (given, path) = path(TOOL, args.path, workspace)?;
+        let base = path.as_path().to_str().unwrap_or_default();
+        let pattern = Pattern::new(&args.pattern, base, workspace.root(), false);
+        let pattern = pattern.map_err(|error| format!("{TOOL}: field `pattern`: {error}"))?;
+        let plain = workspace.path(&args.pattern).ok();
+        Ok(Self { given, path, pattern, plain, most: max_results(TOOL, args.max_results)? })
+    }
+}
+
+impl Proposal for Call {
+    fn approve(&self) -> Approve {
+        Approve::path(Operation::Glob, self.given.clone())
+    }
+}
+
+#[derive(Serialize)]
+struct Files {
+    files: Vec<String>,
+    truncated: bool,
+    count: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+}
+
+/// Searches.
+pub fn run(call: Approved<Call>, workspace: &Workspace, cancel: &CancellationToken) -> Finished {
+    let call = call.into_inner();
+    let stop = Stop { cancel, deadline: Instant::now() + limits::SEARCH_TIMEOUT };
+    match search(&call, workspace, stop) {
+        Ok(files) => done(Operation::Glob, &call.path, &files),
+        Err(error) => failed(Operation::Glob, &call.path, &format!("Error searching: {error}")),
+    }
+}
+
+fn search(call: &Call, workspace: &Workspace, stop: Stop<'_>) -> Result<Files, FileError> {
+    match start(workspace, &call.path)? {
+        Start::Directory(base) => Ok(render(call, workspace, &walk(&base, &call.pattern, stop))),
+        Start::File(_) => {
+            let path = call.path.as_path().as_os_str().as_bytes();
+            let hit = call.pattern.file(path) != Choice::Leave;
+            let files: Vec<String> = hit.then(|| shown_whole(path)).into_iter().collect();
+            let note = Some("path is a file; give a directory to search in".to_owned());
+            Ok(Files { count: files.len(), files, truncated: false, note })
+        }
+    }
+}
+
+fn render(call: &Call, workspace: &Workspace, found: &Found) -> Files {
+    let mut notes = Notes::default();
+    let mut files = Vec::new();
+    let mut units = 0;
+    while files.len() < found.len().min(call.most) {
+        let path = shown_whole(found.path(files.len()));
+        units += text::json_units(&path) + r#""","#.len();
+        if units > limits::SEARCH_OUTPUT_MAX_UNITS {
+            notes.add("The result is cut at its size limit: narrow the pattern or the path");
+            break;
+        }
+        files.push(path);
+    }
+    let more = found.len() > files.len();
+    if more {
+        notes.add(format!("These are the first {} of {} files", files.len(), found.len()));
+    }
+    if call.pattern.outside {
+        notes.add("The pattern names paths outside the workspace, where nothing is searched");
+    } else if files.is_empty()
+        && let Some(plain) = call.plain.as_ref().filter(|plain| workspace.open_dir(plain).is_ok())
+    {
+        notes.add(format!("{} is a directory; use {}/** for the files in it", shown_path(plain), shown_path(plain)));
+    }
+    notes.passed(&found.passed);
+    if found.full {
+        notes.add("The tree has too many files to list them all: search a smaller path");
+    }
+    if found.stopped {
+        notes.stopped();
+    }
+    let truncated = more || found.full || found.stopped;
+    Files { count: files.len(), files, truncated, note: notes.text() }
+}
+
+fn shown_path(path: &RelPath) -> String {
+    shown(path.as_path().as_os_str().as_bytes())
+}
+
+/// A name as JSON can hold it: not shortened, so that it can be used as it is.
+fn shown_whole(path: &[u8]) -> String {
+    String::from_utf8_lossy(path).into_owned()
+}

@@ -1,0 +1,302 @@
+//! One life over three transports (PROTOCOL §1, §3.9, §4, §5): the same turn, the same answer, the same end.
+
+use ax_runner::devhost::{FakeHost, Fault, Output, Point, Policy, Script, Signal, Transport};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const RUNNER: &str = env!("CARGO_BIN_EXE_ax-runner");
+const TRANSPORTS: [Transport; 3] = [Transport::Socket, Transport::Listen, Transport::Http];
+const LIMIT: Duration = Duration::from_secs(40);
+
+/// Runs one turn to the runner's end and returns what the user gets.
+fn turn(host: &FakeHost, mut payload: Value) -> (String, Output) {
+    payload["singleTurn"] = json!(true);
+    if host.transport() == Transport::Http {
+        host.push_work(&payload);
+    }
+    let output = host.runner(RUNNER).payload(&payload).deadline(LIMIT).run();
+    let answer = match host.transport() {
+        Transport::Socket => output.text(),
+        _ => host.answer().unwrap_or_else(|| panic!("no answer; stderr: {}", output.stderr)),
+    };
+    (answer, output)
+}
+
+/// A payload of a session that goes on.
+fn one_of_many(host: &FakeHost, message: &str) -> Value {
+    let mut payload = host.payload(message);
+    payload["singleTurn"] = json!(false);
+    payload
+}
+
+struct Scenario {
+    name: &'static str,
+    script: Value,
+    policy: Value,
+    message: Value,
+    /// What the answer is, or begins with when it ends in `…`.
+    answer: &'static str,
+    /// Text of the tool results, in order, as pieces each must contain.
+    results: &'static [&'static str],
+}
+
+fn scenarios() -> Vec<Scenario> {
+    let bash = |command: &str| json!({"name": "bash", "args": {"command": command}});
+    let plain = |name, script, answer, results| Scenario {
+        name,
+        script,
+        policy: json!([]),
+        message: json!("go"),
+        answer,
+        results,
+    };
+    vec![
+        plain("only text", json!([{"text": ["Hel", "lo"]}]), "Hello", &[]),
+        plain(
+            "text around tools",
+            json!([{"text": "Looking.", "tools": [bash("printf one"), bash("printf two")]}, {"text": "Found."}]),
+            "Looking.\n\nFound.",
+            &["{\"output\":\"one\"}", "{\"output\":\"two\"}"],
+        ),
+        Scenario {
+            policy: json!([{"operation": "bash", "command": "rm", "verdict": "deny", "reason": "not here"}]),
+            ..plain(
+                "a denial",
+                json!([{"tools": [bash("rm x"), bash("printf ok")]}, {"text": "Done."}]),
+                "Done.",
+                &["{\"output\":\"Denied: not here\"}", "{\"output\":\"ok\"}"],
+            )
+        },
+        plain(
+            "files",
+            json!([
+                {"tools": [{"name": "write_file", "args": {"path": "a/b.txt", "content": "x\n"}}]},
+                {"tools": [{"name": "edit_file", "args": {"path": "a/b.txt", "old_string": "x", "new_string": "y"}}]},
+                {"tools": [{"name": "read_file", "args": {"path": "./a/b.txt"}}]},
+                {"text": "ok"}
+            ]),
+            "ok",
+            &["\"written\":true", "\"edited\":true", "{\"content\":\"y\\n\"}"],
+        ),
+        plain(
+            "an unknown tool and broken arguments",
+            json!([{"tools": [{"name": "nope", "args": {}}, {"name": "bash", "args": []}]}, {"text": "ok"}]),
+            "ok",
+            &["Tool nope not found", "must be a JSON object"],
+        ),
+        plain(
+            "the model fails",
+            json!([{"error": "Handler error: overloaded"}]),
+            "[The turn could not be finished: the model call failed: Handler error: overloaded]",
+            &[],
+        ),
+        plain(
+            "the model fails late",
+            json!([{"text": "First.", "tools": [bash("true")]}, {"error": "gone"}]),
+            "First.\n\n[The turn could not be finished: the model call failed: gone]",
+            &["(no output)"],
+        ),
+        plain(
+            "a model that never stops",
+            json!([{"tools": [bash("true")], "repeat": true}]),
+            "[The turn could not be finished: stopped after …",
+            &[],
+        ),
+        Scenario {
+            message: json!([{"type": "image_data", "mimeType": "image/png", "data": "iVBORw0KGgo="}]),
+            ..plain("only an image", json!([{"text": "A picture."}]), "A picture.", &[])
+        },
+    ]
+}
+
+#[test]
+fn one_table_over_three_transports() {
+    for scenario in scenarios() {
+        for transport in TRANSPORTS {
+            let at = format!("{} over {transport:?}", scenario.name);
+            let host = FakeHost::builder(transport, Script::json(scenario.script.clone()))
+                .policy(Policy::json(scenario.policy.clone()))
+                .start();
+            let mut payload = host.payload("go");
+            payload["message"] = scenario.message.clone();
+            let (answer, output) = turn(&host, payload);
+            match scenario.answer.strip_suffix('…') {
+                Some(start) => assert!(answer.starts_with(start), "{at}: {answer}"),
+                None => assert_eq!(answer, scenario.answer, "{at}: {}", output.stderr),
+            }
+            assert_eq!(output.code, Some(0), "{at}: {}", output.stderr);
+            assert_eq!(host.violations(), [], "{at}");
+            let results = tool_results(&host);
+            for (wanted, seen) in scenario.results.iter().zip(&results) {
+                assert!(seen.contains(wanted), "{at}: {seen}");
+            }
+            assert!(results.len() >= scenario.results.len(), "{at}: {results:?}");
+            if transport != Transport::Socket {
+                assert_eq!(output.text(), "", "{at}");
+                assert_eq!(host.answers().len(), 1, "{at}");
+            }
+        }
+    }
+}
+
+/// The texts of all tool results in the last model call.
+fn tool_results(host: &FakeHost) -> Vec<String> {
+    let Some(last) = host.requests_of("llm_call").pop() else { return Vec::new() };
+    let messages = last.value["messages"].as_array().cloned().unwrap_or_default();
+    messages
+        .iter()
+        .filter_map(|message| message["content"].as_array())
+        .flatten()
+        .filter(|block| block["type"] == "tool_result")
+        .map(|block| block["content"].as_str().unwrap_or_default().to_owned())
+        .collect()
+}
+
+#[test]
+fn blank_messages_are_answered_where_an_answer_is_waited_for() {
+    for message in ["", " \n\t "] {
+        for transport in [Transport::Listen, Transport::Http] {
+            let host = FakeHost::builder(transport, Script::text("never")).start();
+            let (answer, output) = turn(&host, host.payload(message));
+            assert_eq!(answer, "The message was empty, so there was nothing to do.");
+            assert_eq!((output.code, host.requests_of("llm_call").len()), (Some(0), 0));
+        }
+        // In docker mode nothing is said and nobody is called (PROTOCOL §1.3).
+        let host = FakeHost::socket(Script::text("never")).start();
+        let output = host.runner(RUNNER).payload(&host.payload(message)).run();
+        assert_eq!((output.text().as_str(), output.code, host.requests().len()), ("", Some(0), 0));
+    }
+}
+
+#[test]
+fn fatal_errors_are_answers_where_an_answer_is_waited_for() {
+    for transport in [Transport::Listen, Transport::Http] {
+        let host = FakeHost::builder(transport, Script::text("never")).start();
+        let payload = host.payload("hi");
+        if transport == Transport::Http {
+            host.push_work(&payload);
+        }
+        let output = host.runner(RUNNER).arguments(["--agent", "nobody"]).payload(&payload).deadline(LIMIT).run();
+        assert_eq!(output.code, Some(1), "{}", output.stderr);
+        let answer = host.answer().expect("an answer");
+        assert!(answer.starts_with("Agent error: ") && answer.contains("unknown agent \"nobody\""), "{answer}");
+    }
+}
+
+#[test]
+fn work_that_cannot_be_read_is_an_answer_and_the_loop_goes_on() {
+    let host = FakeHost::http(Script::text("fine")).start();
+    host.push_raw_work("not json");
+    let running = host.runner(RUNNER).deadline(LIMIT).spawn().unwrap();
+    let first = host.wait_answer(1, LIMIT).expect("an answer to the broken item");
+    assert!(first.content.starts_with("Agent error: the work item is not valid JSON"), "{}", first.content);
+    let mut payload = host.payload("hi");
+    payload["singleTurn"] = json!(true);
+    host.push_work(&payload);
+    assert_eq!(running.wait().code, Some(0));
+    assert_eq!(host.answers().pop().unwrap().content, "fine");
+}
+
+#[test]
+fn the_tokens_are_never_mixed() {
+    let host = FakeHost::http(Script::json(json!([{"text": "one"}, {"text": "two"}]))).start();
+    host.push_work(&one_of_many(&host, "first"));
+    let running = host.runner(RUNNER).deadline(LIMIT).spawn().unwrap();
+    assert_eq!(host.wait_answer(1, LIMIT).unwrap().content, "one");
+    let mut second = host.payload("second");
+    second["singleTurn"] = json!(true);
+    host.push_work(&second);
+    let output = running.wait();
+    assert_eq!(host.answers().last().unwrap().content, "two", "{}", output.stderr);
+    assert_eq!(output.code, Some(0), "{}", output.stderr);
+    assert_eq!(host.violations(), []);
+    assert!(!output.stderr.contains(host.pod_token()));
+}
+
+#[test]
+fn the_same_work_is_not_run_twice() {
+    let host = FakeHost::http(Script::json(json!([{"text": "one"}, {"text": "two"}])))
+        .fault("/internal/work", 1, Fault::DuplicateWork)
+        .start();
+    host.push_work(&one_of_many(&host, "first"));
+    let running = host.runner(RUNNER).deadline(LIMIT).spawn().unwrap();
+    assert_eq!(host.wait_answer(1, LIMIT).unwrap().content, "one");
+    let mut second = host.payload("second");
+    second["singleTurn"] = json!(true);
+    // A newer item takes the place of one that waits, so the second is offered until it is answered.
+    while host.wait_answer(2, Duration::from_millis(300)).is_none() && !running.ended() {
+        host.push_work(&second);
+    }
+    let output = running.wait();
+    assert_eq!(output.code, Some(0), "{}", output.stderr);
+    let answers: Vec<String> = host.answers().into_iter().map(|answer| answer.content).collect();
+    assert_eq!(answers, ["one", "two"]);
+}
+
+#[test]
+fn a_closed_turn_ends_the_work_and_not_the_session() {
+    let script =
+        json!([{"tools": [{"name": "bash", "args": {"command": "sleep 30 & echo x > mark; wait"}}]}, {"text": "next"}]);
+    let host = FakeHost::http(Script::json(script)).start();
+    let payload = host.payload("first");
+    host.push_work(&payload);
+    let running = host.runner(RUNNER).deadline(LIMIT).spawn().unwrap();
+    host.wait_request("sandbox_approve", 1, LIMIT).expect("the command's approval");
+    host.close_turn(payload["ipcToken"].as_str().unwrap());
+    running.signal(Signal::SIGTERM);
+    let output = running.wait();
+    assert_eq!(output.code, Some(143), "{}", output.stderr);
+}
+
+#[test]
+fn session_expiring_ends_the_process() {
+    let host = FakeHost::http(Script::text("never")).start();
+    host.push_raw_work(r#"{"_type":"session_expiring","secondsRemaining":30}"#);
+    let output = host.runner(RUNNER).deadline(LIMIT).run();
+    assert_eq!((output.code, host.answers().len()), (Some(0), 0));
+}
+
+#[test]
+fn an_answer_too_large_for_http_is_shortened_and_says_so() {
+    let text = "é\u{1}".repeat(300_000);
+    let host = FakeHost::http(Script::text(&text)).start();
+    let (answer, _) = turn(&host, host.payload("go"));
+    assert!(answer.starts_with("é\u{1}é"), "starts as the model's text");
+    assert!(answer.ends_with("[This answer was shortened: it has 600000 characters, more than the host takes.]"));
+    assert_eq!(host.violations(), []);
+}
+
+#[test]
+fn sigterm_ends_every_phase_with_its_code_and_an_answer_where_one_is_due() {
+    let script = || Script::json(json!([{"tools": [{"name": "bash", "args": {"command": "trap '' TERM; sleep 60"}}]}]));
+    for transport in TRANSPORTS {
+        for phase in ["llm_call", "sandbox_approve", "running"] {
+            let at = format!("{phase} over {transport:?}");
+            let mut builder = FakeHost::builder(transport, script());
+            if phase != "running" {
+                builder = builder.fault(phase, 1, Fault::Silence(Point::Read));
+            }
+            let host = builder.start();
+            let payload = host.payload("go");
+            if transport == Transport::Http {
+                host.push_work(&payload);
+            }
+            let running = host.runner(RUNNER).payload(&payload).deadline(LIMIT).spawn().unwrap();
+            let awaited = if phase == "running" { "sandbox_approve" } else { phase };
+            host.wait_request(awaited, 1, LIMIT).unwrap_or_else(|| panic!("{at}: no {awaited}"));
+            if phase == "running" {
+                std::thread::sleep(Duration::from_millis(200));
+            }
+            running.signal(Signal::SIGTERM);
+            let output = running.wait();
+            assert_eq!((output.code, output.timed_out), (Some(143), false), "{at}: {}", output.stderr);
+            if transport != Transport::Socket {
+                assert_eq!(host.answer().as_deref(), Some("[The turn was stopped before it was finished.]"), "{at}");
+            }
+            if phase == "running" {
+                let report = host.requests_of("sandbox_result").pop().unwrap_or_else(|| panic!("{at}: no report"));
+                assert_eq!(report.value["exitCode"], 130, "{at}");
+            }
+        }
+    }
+}
