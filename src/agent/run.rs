@@ -82,6 +82,7 @@ pub async fn run(
         }
         conversation.push(round.message());
         let results = execute(&round.calls, tools, &mut ended.tools_started, brief.max_tokens).await;
+        tools.settle().await;
         for (call, text) in round.calls.iter().zip(results) {
             conversation.push(tool_result(&call.id, &text));
         }
