@@ -146,7 +146,7 @@ fn changed(question: &Approve, answer: &Map<String, Value>) -> Option<&'static s
     const NAMES: [&str; 6] = ["operation", "command", "path", "content", "old_string", "new_string"];
     let objects = || std::iter::once(answer).chain(answer.values().filter_map(Value::as_object));
     let named = |name: &&str| objects().filter_map(|object| object.get(*name)).any(|value| !value.is_null());
-    if !NAMES.iter().any(|name| named(name)) {
+    if !NAMES.iter().any(named) {
         return None;
     }
     let asked = serde_json::to_value(question).unwrap_or_default();
