@@ -12,5 +12,6 @@ mod devhost;
 mod files;
 mod floors;
 mod git;
+mod guard;
 mod net;
 mod sidecar;
