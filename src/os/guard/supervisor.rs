@@ -145,6 +145,7 @@ impl Shared {
     fn welcome(&self) {
         let received = receive_descriptor(self.inbox.as_raw_fd());
         if let Some(listener) = received {
+            listener::hand_over_directly(listener.as_fd());
             let token = self.next.fetch_add(1, Ordering::Relaxed);
             let listener = Arc::new(listener);
             self.listeners().insert(token, listener.clone());
