@@ -186,6 +186,21 @@ pub const REAP_CHECKS: usize = 3;
 /// Pause between two such looks, and between two looks at a keeper that is just ending.
 pub const REAP_PAUSE: Duration = Duration::from_millis(2);
 
+// --- the socket guard (DESIGN §4.11) ---------------------------------------------------------------------------------
+
+/// Threads that wait for a command's connect. One works, one waits, so that a slow connect delays no other.
+pub const GUARD_THREADS_STANDING: usize = 2;
+/// Threads at most. More connects that block at once wait for one of these; a container has 256 processes and threads.
+pub const GUARD_THREADS_MAX: usize = 24;
+/// After this long without work a thread beyond the standing ones ends.
+pub const GUARD_THREAD_IDLE: Duration = Duration::from_secs(5);
+/// Bytes of a guard thread's stack.
+pub const GUARD_STACK_BYTES: usize = 128 * 1024;
+/// Time the trial at the start has; a kernel that lets it hang does not have what the guard needs.
+pub const GUARD_TRIAL: Duration = Duration::from_secs(3);
+/// Refused connects that are logged one by one; a command that tries in a loop must not fill the log.
+pub const GUARD_LOGGED_MAX: u64 = 20;
+
 // --- files -----------------------------------------------------------------------------------------------------------
 
 /// Symbolic links followed while one path is resolved; the kernel's own number.

@@ -15,6 +15,7 @@ mod floors;
 mod git;
 mod life;
 mod link;
+mod guard;
 mod net;
 #[cfg(target_os = "linux")]
 mod processes;
