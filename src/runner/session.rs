@@ -9,7 +9,7 @@ use crate::link::{CallContext, CallError, Host, HostLink};
 use crate::os::{ChildEnv, Shell};
 use crate::prompt::{self, Clock, PromptInput};
 use crate::tools::{Toolbox, Turn};
-use crate::wire::{CatalogEntry, Dispatch, Identity, Meta, Payload, SkillInfo};
+use crate::wire::{CatalogEntry, Dispatch, DispatchMode, Identity, Meta, Payload, SkillInfo};
 use crate::workspace::Workspace;
 use crate::{limits, log};
 use std::sync::Arc;
@@ -202,6 +202,7 @@ impl Session {
             PromptInput::from_payload(payload, &self.carried.identity, &self.config.agent, &workspace, clock);
         input.skills = &self.carried.skills;
         input.catalog = &self.carried.catalog;
+        input.dispatch = self.carried.dispatch.map_or(DispatchMode::Indirect, |dispatch| dispatch.mode);
         prompt::build(&input).text
     }
 }

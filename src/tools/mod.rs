@@ -10,6 +10,7 @@ mod file_result;
 pub mod forward;
 pub mod glob;
 pub mod grep;
+mod lanes;
 pub mod read_file;
 mod search;
 pub mod skill;

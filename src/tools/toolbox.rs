@@ -4,6 +4,7 @@ use super::arguments;
 use super::breaker::Breaker;
 use super::catalog::{self, Offer};
 use super::forward::{self, Outcome, Presented, Spill};
+use super::lanes::Lanes;
 use super::{Finished, bash, edit_file, glob, grep, read_file, skill_write, write_file};
 use crate::gate::{Approved, Gate, Proposal, Refusal};
 use crate::limits;
@@ -47,6 +48,7 @@ pub struct Toolbox {
     direct: BTreeMap<String, String>,
     spill_threshold: u64,
     breaker: Breaker,
+    lanes: Lanes,
     spilled: AtomicU32,
 }
 
@@ -63,7 +65,8 @@ impl Toolbox {
         let specs = fixed.chain(direct.iter().map(catalog::Direct::spec)).collect();
         let direct = direct.into_iter().map(|tool| (tool.name, tool.entry.name.clone())).collect();
         let spill_threshold = turn.dispatch.map_or(limits::SPILL_THRESHOLD_BYTES, |it| it.spill_threshold_bytes);
-        Self { turn, specs, direct, spill_threshold, breaker: Breaker::default(), spilled: AtomicU32::new(0) }
+        let (breaker, lanes, spilled) = (Breaker::default(), Lanes::default(), AtomicU32::new(0));
+        Self { turn, specs, direct, spill_threshold, breaker, lanes, spilled }
     }
 
     /// What the model is offered.
@@ -78,6 +81,10 @@ impl Toolbox {
 
     /// Runs a call to its end. The text is for the model and never empty.
     pub async fn invoke(&self, name: &str, args: &str) -> String {
+        let _lane = match name {
+            "write_file" | "edit_file" | "skill_write" if self.turn.local => self.lanes.enter(args).await,
+            _ => None,
+        };
         let session = self.turn.session_id.clone();
         let cancel = self.turn.host.cancel().clone();
         let outcome = match (name, self.turn.local) {

@@ -1,6 +1,6 @@
 //! The fake host itself, against a small client that does what a runner does.
 
-use crate::support;
+use crate::everywhere;
 use ax_runner::devhost::{FakeHost, Fault, Point, Policy, Script, Signal};
 use serde_json::{Value, json};
 use std::io::{ErrorKind, Read, Write};
@@ -269,7 +269,7 @@ body = b'{"_msgId":"1","action":"agent_response","content":"hi"}'
 peer.sendall(struct.pack(">I", len(body)) + body)
 print(peer.recv(100)[4:].decode(), end="")
 "#;
-    if !support::python("dials_a_runner_that_listens") {
+    if !everywhere::python("dials_a_runner_that_listens") {
         return;
     }
     let output = host.runner("python3").arguments(["-c", program]).stdin(host.payload("hello").to_string()).run();
@@ -304,7 +304,7 @@ fn the_runner_end_to_end() {
     let script = json!([
         {"text": "Looking.", "tools": [{"name": "bash", "args": {"command": "echo hi"}}]},
         {"when": "hi", "text": "done"}]);
-    support::everywhere(&script, |host, answer| {
+    everywhere::everywhere(&script, |host, answer| {
         assert_eq!(answer, "Looking.\n\ndone");
         assert_eq!(host.requests_of("sandbox_result").len(), 1);
     });

@@ -9,17 +9,17 @@
 )]
 
 mod devhost;
+mod everywhere;
 mod files;
 mod floors;
 mod git;
 mod life;
+mod link;
 mod net;
 #[cfg(target_os = "linux")]
 mod processes;
-mod sidecar;
-mod support;
 mod search;
-mod link;
+mod sidecar;
 mod start;
 mod support;
 mod turn;

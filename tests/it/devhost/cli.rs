@@ -1,6 +1,6 @@
 //! The command, as a person starts it.
 
-use crate::support;
+use crate::everywhere;
 use ax_runner::devhost::{Policy, Script};
 use std::fs;
 use std::path::Path;
@@ -92,7 +92,7 @@ fn several_turns_are_one_conversation() {
 
 #[test]
 fn a_runner_that_breaks_a_rule_fails_the_run() {
-    if !support::python("a_runner_that_breaks_a_rule_fails_the_run") {
+    if !everywhere::python("a_runner_that_breaks_a_rule_fails_the_run") {
         return;
     }
     let program = r#"

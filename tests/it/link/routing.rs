@@ -42,21 +42,21 @@ impl Sent {
             Self::Unknown => reply("\"4711\""),
             Self::Spelled(call, how) => {
                 let id = call + 1;
-                reply(&[
-                    format!("\"0{id}\""),
-                    format!("\"+{id}\""),
-                    format!("\" {id}\""),
-                    format!("\"{id}.0\""),
-                    format!("\"{id}\",\"_msgId\":\"{id}\""),
-                ][*how])
+                reply(
+                    &[
+                        format!("\"0{id}\""),
+                        format!("\"+{id}\""),
+                        format!("\" {id}\""),
+                        format!("\"{id}.0\""),
+                        format!("\"{id}\",\"_msgId\":\"{id}\""),
+                    ][*how],
+                )
             }
             Self::Beat(None) => json!({"_heartbeat": true, "ts": 1}).to_string(),
             Self::Beat(Some(call)) => {
                 json!({"_heartbeat": true, "ts": 1, "_msgId": (call + 1).to_string()}).to_string()
             }
-            Self::Noise(which) => {
-                ["", "null", "[]", "{", "{\"_msgId\":\"1\"", "\u{feff}{}"][*which].to_owned()
-            }
+            Self::Noise(which) => ["", "null", "[]", "{", "{\"_msgId\":\"1\"", "\u{feff}{}"][*which].to_owned(),
         }
     }
 }

@@ -47,7 +47,10 @@ fn characters_survive_the_edges_of_reads() {
 fn a_nul_in_the_command_is_refused_before_anybody_is_asked() {
     alone("output::a_nul_in_the_command_is_refused_before_anybody_is_asked", async {
         let session = Session::new();
-        let gate = Gate::new(Host::new(Arc::new(Yes), CallContext::default(), CancellationToken::new()));
+        let gate = Gate::new(
+            Host::new(Arc::new(Yes), CallContext::default(), CancellationToken::new()),
+            ax_runner::redact::Redactor::default(),
+        );
         let args: bash::Args = serde_json::from_str(r#"{"command":"echo a\u0000b"}"#).unwrap();
         let refusal = gate.approve(args).await.unwrap_err();
         assert!(refusal.to_string().contains("command holds a NUL"));
