@@ -146,6 +146,42 @@ pub const REPORT_FLUSH_STOPPED: Duration = Duration::from_millis(300);
 /// Reports under way at once; the tools wait beyond it instead of piling them up.
 pub const REPORTS_PENDING_MAX: usize = 64;
 
+/// UTF-16 units of an inline image's or file's base64 (PROTOCOL §14).
+pub const MEDIA_MAX_UNITS: usize = 20_000_000;
+/// UTF-16 units of a file's type (PROTOCOL §14).
+pub const MIME_TYPE_MAX_UNITS: usize = 128;
+/// UTF-16 units of a file's name (PROTOCOL §14).
+pub const FILENAME_MAX_UNITS: usize = 512;
+/// Bytes of a conversation without its media: about 150,000 tokens, which leaves a 200,000 token model room for the prompt,
+/// the tools and an answer. More, and the provider refuses the request.
+pub const CONVERSATION_MAX_BYTES: usize = 600_000;
+/// Bytes media leave to the conversation; an image that would take them is replaced by a note.
+pub const CONVERSATION_MIN_BYTES: usize = 256 * 1024;
+/// Bytes of a request kept free for the JSON between the messages.
+pub const REQUEST_SLACK_BYTES: usize = 4096;
+/// UTF-16 units kept of an earlier round's result when room is needed.
+pub const SHORTENED_RESULT_UNITS: usize = 1000;
+/// UTF-16 units an argument of an earlier call may have when room is needed.
+pub const SHORTENED_ARGUMENT_UNITS: usize = 400;
+/// Turns of history that always stay as they were said (PROTOCOL §6.6).
+pub const COMPACT_KEEP_TURNS: usize = 6;
+/// Tokens of history from which the older part is summarised: three quarters of the context (PROTOCOL §6.6).
+pub const COMPACT_TOKENS: usize = CONTEXT_WINDOW_TOKENS / 4 * 3;
+/// Turns of history from which it is, however short they are: the rest of the 200 messages is for this turn's tools.
+pub const COMPACT_TURNS: usize = 120;
+/// UTF-16 units of one piece of transcript; the host takes 200,000 in a message (PROTOCOL T10).
+pub const COMPACT_PIECE_UNITS: usize = 180_000;
+/// Bytes of transcript in one summary call, so that it fits the model's context.
+pub const COMPACT_CALL_BYTES: usize = 500_000;
+/// UTF-16 units of one turn in the transcript: a pasted file must not crowd out what was said about it.
+pub const COMPACT_TURN_UNITS: usize = 20_000;
+/// Summary calls of one turn; what does not fit them is left out, oldest first.
+pub const COMPACT_CALLS_MAX: usize = 4;
+/// Silence after which a summary is given up. The user is waiting for the turn itself.
+pub const COMPACT_TIMEOUT: Duration = Duration::from_secs(120);
+/// UTF-16 units kept of a summary.
+pub const SUMMARY_MAX_UNITS: usize = 40_000;
+
 // --- bash (PROTOCOL §8.3, DESIGN §4.5) -------------------------------------------------------------------------------
 
 /// Time limit of a command that names none.

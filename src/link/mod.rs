@@ -106,6 +106,13 @@ impl Host {
         Self { cancel: CancellationToken::new(), ..self.clone() }
     }
 
+    /// The same host for calls that are not the turn's own: their text is not streamed to the user (PROTOCOL T10).
+    pub fn unwatched(&self) -> Self {
+        let mut context = (*self.context).clone();
+        context.meta.request_id = None;
+        Self { context: Arc::new(context), ..self.clone() }
+    }
+
     /// Largest request in bytes the transport carries.
     pub fn request_max_bytes(&self) -> usize {
         self.link.request_max_bytes()

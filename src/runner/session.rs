@@ -141,7 +141,7 @@ impl Session {
             system: self.prompt(payload),
         };
         tracing::info!(component = "runner", history = payload.history.len(), "turn_started");
-        let ended = agent::run(&brief, agent::opening(payload), host, &tools, say).await;
+        let ended = agent::run(&brief, payload, host, &tools, say).await;
         gate.flush().await;
         if !host.cancel().is_cancelled() {
             way.leave().await;
