@@ -13,9 +13,9 @@ mod everywhere;
 mod files;
 mod floors;
 mod git;
+mod guard;
 mod life;
 mod link;
-mod guard;
 mod net;
 #[cfg(target_os = "linux")]
 mod processes;
