@@ -5,13 +5,14 @@ use super::canned;
 use super::event::{Event, Listener};
 use super::fault::{Fault, Plan, Point};
 use super::policy::{Policy, Verdict};
-use super::script::Script;
+use super::script::{ModelReply, Script};
 use super::validate::{self, Checked, Transport};
 use super::{Answer, Request, Violation};
 use crate::devhost::ask;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -35,6 +36,8 @@ pub(crate) struct State {
     pub(crate) open: usize,
     counts: BTreeMap<String, usize>,
     rounds: usize,
+    /// Replies of the model on their way: the round, the question's digest, the reply.
+    on_the_way: Vec<(usize, u64, ModelReply)>,
     /// The turn's payload, to compare the metadata with.
     expected: Option<Map<String, Value>>,
     catalog: Vec<Value>,
@@ -54,6 +57,8 @@ pub(crate) struct Handled {
     pub(crate) msg_id: Option<String>,
     pub(crate) body: Body,
     pub(crate) faults: Vec<Fault>,
+    /// The model's turn this is, to be told when it is delivered.
+    pub(crate) round: Option<usize>,
     /// The turn's answer is in.
     pub(crate) answered: bool,
     ask: Option<Value>,
@@ -185,6 +190,7 @@ impl Brain {
             msg_id: checked.msg_id.clone(),
             body: Body::Json("{}".to_owned()),
             faults,
+            round: None,
             answered: false,
             ask: None,
         };
@@ -303,13 +309,25 @@ impl Brain {
     fn model(&self, request: &Value, handled: &mut Handled) {
         let mut state = self.state();
         let task = request["taskType"].as_str().unwrap_or("default");
-        let count = state.rounds;
-        let reply = state.script.reply(task, &last_results(request), count);
+        let (round, question) = (state.rounds, digest(request));
+        // A reply that was lost is given again when the same question comes again, as a model would.
+        let lost = state.on_the_way.iter().position(|(_, asked, _)| *asked == question);
+        let reply = match lost.map(|at| state.on_the_way.remove(at).2) {
+            Some(lost) => ModelReply { faults: Vec::new(), ..lost },
+            None => state.script.reply(task, &last_results(request), round),
+        };
+        state.on_the_way.push((round, question, reply.clone()));
         state.rounds += 1;
         drop(state);
+        handled.round = Some(round);
         self.emit(&Event::Model { text: reply.text, calls: reply.calls });
         handled.faults.extend(reply.faults);
         handled.body = if reply.exact { Body::Exact(reply.body) } else { Body::Json(reply.body) };
+    }
+
+    /// A model's reply was written whole.
+    pub(crate) fn delivered(&self, round: usize) {
+        self.state().on_the_way.retain(|(on_the_way, ..)| *on_the_way != round);
     }
 
     fn approve(&self, request: &Value, handled: &mut Handled) {
@@ -366,6 +384,15 @@ fn ok(fields: Value) -> Body {
 /// What an approval and its report have in common.
 fn subject(request: &Value) -> String {
     format!("{} {}", request["operation"], request.get("command").unwrap_or(&request["path"]))
+}
+
+/// Tells whether two questions are the same but for the envelope's id.
+fn digest(request: &Value) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for (key, value) in request.as_object().into_iter().flatten().filter(|(key, _)| *key != "_msgId") {
+        (key, value.to_string()).hash(&mut hasher);
+    }
+    hasher.finish()
 }
 
 /// The texts of the tool results after the last assistant message.
