@@ -1,6 +1,7 @@
 //! The HTTP side of the host (PROTOCOL §4): work for the pod's token, calls for the turn's, and faults on the way.
 
-use super::brain::{Body as Reply, Brain, Handled};
+use super::body::Body;
+use super::brain::{Brain, Handled};
 use super::fault::{Fault, Point};
 use super::http_body::{Dribble, Then};
 use super::http_io::{Busy, Cut, Wire};
@@ -215,7 +216,7 @@ impl Exchange {
 
 fn reply(handled: Handled, faults: &[Fault]) -> String {
     let body = faults.iter().find_map(|fault| match fault {
-        Fault::Body(text) => Some(Reply::Exact(text.clone())),
+        Fault::Body(text) => Some(Body::Exact(text.clone())),
         _ => None,
     });
     let bytes = body.unwrap_or(handled.body).bytes(handled.msg_id.as_deref());

@@ -1,6 +1,7 @@
 //! The stream-socket side of the host (PROTOCOL §3): frames in, frames out, heartbeats, and faults on the way.
 
-use super::brain::{Body, Brain, Handled};
+use super::body::Body;
+use super::brain::{Brain, Handled};
 use super::fault::{Fault, Point};
 use super::validate::Transport;
 use crate::limits;
