@@ -418,6 +418,8 @@ pub const POLICY_DESTINATIONS_MAX: usize = 256;
 pub const POLICY_ADDRESSES_MAX: usize = 1024;
 /// Time for resolving the names of a policy. Set-up as a whole has to end within ten seconds.
 pub const RESOLVE_DEADLINE: Duration = Duration::from_secs(4);
+/// Time one IP version gets once the other has answered: some servers never answer for IPv6.
+pub const RESOLVE_OTHER: Duration = Duration::from_millis(500);
 /// Time for one run of `nft`; one that hangs must not hold the container between started and closed.
 pub const NFT_DEADLINE: Duration = Duration::from_secs(4);
 /// Output kept from one run of `nft`.
