@@ -426,6 +426,8 @@ pub const NFT_DEADLINE: Duration = Duration::from_secs(4);
 pub const NFT_OUTPUT_MAX_BYTES: usize = 4 * 1024 * 1024;
 /// Time for one probe of a destination that must be refused. A refusal is immediate; silence counts as closed.
 pub const PROBE_DEADLINE: Duration = Duration::from_millis(500);
+/// Time `doctor` gives one connection to the host or the proxy; a backlog that is full must not hang a health check.
+pub const DOCTOR_CONNECT_DEADLINE: Duration = Duration::from_secs(1);
 /// As PID 1, from the first forwarded signal to the final one.
 pub const INIT_GRACE: Duration = Duration::from_millis(1500);
 /// Largest environment file.

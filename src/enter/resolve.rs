@@ -68,6 +68,13 @@ async fn next_signal(signals: &Signals) -> Signal {
     }
 }
 
+/// The addresses of one name, for `doctor`.
+pub(crate) fn addresses_of(name: &str) -> Result<BTreeSet<IpAddr>, ResolveError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut found = runtime.block_on(look_up(&BTreeSet::from([name])))?;
+    Ok(found.remove(name).unwrap_or_default())
+}
+
 async fn look_up(wanted: &BTreeSet<&str>) -> Result<Addresses, ResolveError> {
     let listed = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
     let deadline = tokio::time::Instant::now() + limits::RESOLVE_DEADLINE;

@@ -47,6 +47,7 @@ cleanup() {
   network_down
   declare -F containers_down >/dev/null && containers_down
   rm -rf "$TMP"
+  rmdir "/run/ax-doctor-$$" 2>/dev/null
 }
 trap cleanup EXIT
 trap 'exit 130' INT TERM
