@@ -9,6 +9,7 @@ use crate::redact::Redactor;
 use crate::wire::check::{self, FieldError};
 use crate::wire::{Action, Approve, Report};
 use serde::Deserialize;
+use serde_json::{Map, Value};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
@@ -76,15 +77,20 @@ impl Gate {
         let reply = self.host.call(&Action::SandboxApprove(question)).await.map_err(Refusal::Unanswered)?;
         #[derive(Deserialize)]
         struct Verdict {
-            ok: Option<serde_json::Value>,
-            approved: Option<serde_json::Value>,
+            ok: Option<Value>,
+            approved: Option<Value>,
             reason: Option<String>,
             error: Option<String>,
+            #[serde(flatten)]
+            other: Map<String, Value>,
         }
         let verdict: Verdict =
             reply.read().map_err(|_| Refusal::Rejected("its answer could not be understood".to_owned()))?;
         match (verdict.ok, verdict.approved) {
-            (Some(serde_json::Value::Bool(true)), Some(serde_json::Value::Bool(true))) => Ok(Approved(call)),
+            (Some(Value::Bool(true)), Some(Value::Bool(true))) => match changed(&call.approve(), &verdict.other) {
+                None => Ok(Approved(call)),
+                Some(field) => Err(Refusal::Rejected(format!("its answer has another {field} than this call"))),
+            },
             // A refused question carries no verdict; saying "denied" would teach the model the wrong lesson.
             (_, None) if verdict.error.is_some() => Err(Refusal::Rejected(verdict.error.unwrap_or_default())),
             _ => Err(Refusal::Denied(
@@ -124,6 +130,20 @@ impl Gate {
         }
         self.reports.reopen();
     }
+}
+
+/// The field of the call that a consent names with another value, on its own or in an object of arguments. A host that
+/// means to change a call must not see the original run; echoing it is fine.
+fn changed(question: &Approve, answer: &Map<String, Value>) -> Option<&'static str> {
+    const NAMES: [&str; 6] = ["operation", "command", "path", "content", "old_string", "new_string"];
+    let objects = || std::iter::once(answer).chain(answer.values().filter_map(Value::as_object));
+    let named = |name: &&str| objects().filter_map(|object| object.get(*name)).any(|value| !value.is_null());
+    if !NAMES.iter().any(|name| named(&name)) {
+        return None;
+    }
+    let asked = serde_json::to_value(question).unwrap_or_default();
+    let differs = |name: &&str| objects().filter_map(|object| object.get(*name)).any(|value| *value != asked[*name]);
+    NAMES.into_iter().find(|name| named(name) && differs(name))
 }
 
 fn fits(question: &Approve) -> Result<(), FieldError> {

@@ -222,6 +222,21 @@ pub const REAP_CHECKS: usize = 3;
 /// Pause between two such looks, and between two looks at a keeper that is just ending.
 pub const REAP_PAUSE: Duration = Duration::from_millis(2);
 
+// --- the socket guard (DESIGN §4.11) ---------------------------------------------------------------------------------
+
+/// Threads that wait for a command's connect. One works, one waits, so that a slow connect delays no other.
+pub const GUARD_THREADS_STANDING: usize = 2;
+/// Threads at most. More connects that block at once wait for one of these; a container has 256 processes and threads.
+pub const GUARD_THREADS_MAX: usize = 24;
+/// After this long without work a thread beyond the standing ones ends.
+pub const GUARD_THREAD_IDLE: Duration = Duration::from_secs(5);
+/// Bytes of a guard thread's stack.
+pub const GUARD_STACK_BYTES: usize = 128 * 1024;
+/// Time the trial at the start has; a kernel that lets it hang does not have what the guard needs.
+pub const GUARD_TRIAL: Duration = Duration::from_secs(3);
+/// Refused connects that are logged one by one; a command that tries in a loop must not fill the log.
+pub const GUARD_LOGGED_MAX: u64 = 20;
+
 // --- files -----------------------------------------------------------------------------------------------------------
 
 /// Symbolic links followed while one path is resolved; the kernel's own number.
@@ -403,12 +418,16 @@ pub const POLICY_DESTINATIONS_MAX: usize = 256;
 pub const POLICY_ADDRESSES_MAX: usize = 1024;
 /// Time for resolving the names of a policy. Set-up as a whole has to end within ten seconds.
 pub const RESOLVE_DEADLINE: Duration = Duration::from_secs(4);
+/// Time one IP version gets once the other has answered: some servers never answer for IPv6.
+pub const RESOLVE_OTHER: Duration = Duration::from_millis(500);
 /// Time for one run of `nft`; one that hangs must not hold the container between started and closed.
 pub const NFT_DEADLINE: Duration = Duration::from_secs(4);
 /// Output kept from one run of `nft`.
 pub const NFT_OUTPUT_MAX_BYTES: usize = 4 * 1024 * 1024;
 /// Time for one probe of a destination that must be refused. A refusal is immediate; silence counts as closed.
 pub const PROBE_DEADLINE: Duration = Duration::from_millis(500);
+/// Time `doctor` gives one connection to the host or the proxy; a backlog that is full must not hang a health check.
+pub const DOCTOR_CONNECT_DEADLINE: Duration = Duration::from_secs(1);
 /// As PID 1, from the first forwarded signal to the final one.
 pub const INIT_GRACE: Duration = Duration::from_millis(1500);
 /// Largest environment file.

@@ -40,7 +40,8 @@ impl Round {
             match chunk {
                 Chunk::Text(text) => {
                     ends_with_call &= text.is_empty();
-                    round.text.push_str(&text);
+                    // No host takes it back as a message.
+                    round.text.push_str(&text.replace('\0', "\u{2400}"));
                 }
                 Chunk::ToolUse(call) => {
                     ends_with_call = true;
@@ -76,7 +77,7 @@ impl Round {
 
 impl Call {
     fn new(call: ToolCall, used: &mut HashSet<String>) -> Self {
-        let wish = cut_units(&call.id.replace('\0', ""), limits::TOOL_ID_MAX_UNITS).to_owned();
+        let wish = identifier(&call.id, limits::TOOL_ID_MAX_UNITS);
         let mut id = wish.clone();
         let mut count = used.len();
         while id.is_empty() || used.contains(&id) {
@@ -91,9 +92,15 @@ impl Call {
     /// Replayed arguments are an object, as providers demand; what was not one is told in the call's result.
     fn block(&self) -> Block {
         let input = serde_json::from_str(&self.args).ok().filter(Value::is_object).unwrap_or_else(|| json!({}));
-        let name = cut_units(&self.name.replace('\0', ""), limits::TOOL_ID_MAX_UNITS).to_owned();
+        let name = identifier(&self.name, limits::TOOL_NAME_PROVIDER_MAX);
         Block::ToolUse { id: self.id.clone(), name: if name.is_empty() { "unknown".to_owned() } else { name }, input }
     }
+}
+
+/// In the letters that providers take back in ids and tool names; models invent others now and then.
+fn identifier(text: &str, max: usize) -> String {
+    let letter = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+    text.chars().take(max).map(letter).collect()
 }
 
 #[cfg(test)]

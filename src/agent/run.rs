@@ -71,8 +71,8 @@ pub async fn run(
                 return ended;
             }
         };
-        ended.usage.input_tokens += round.usage.input_tokens;
-        ended.usage.output_tokens += round.usage.output_tokens;
+        ended.usage.input_tokens = ended.usage.input_tokens.saturating_add(round.usage.input_tokens);
+        ended.usage.output_tokens = ended.usage.output_tokens.saturating_add(round.usage.output_tokens);
         if !round.text.is_empty() {
             let gap = if ended.answer.is_empty() { "" } else { "\n\n" };
             say(gap);

@@ -9,6 +9,8 @@ mod environment;
 mod stdin;
 
 #[cfg(target_os = "linux")]
+pub mod guard;
+#[cfg(target_os = "linux")]
 mod harden;
 #[cfg(target_os = "linux")]
 mod keeper;

@@ -4,7 +4,8 @@
 use super::object;
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 
@@ -47,12 +48,16 @@ impl Reply {
         struct Status {
             ok: Option<bool>,
             #[serde(default)]
-            error: Option<serde_json::Value>,
+            error: Option<Value>,
         }
-        let status: Status = self.read().map_err(|_| "the host's answer is not a JSON object".to_owned())?;
+        let status = self.read::<Status>().or_else(|error| match std::str::from_utf8(&self.0) {
+            Ok(text) => object(super::surrogates::repair(text).as_bytes()),
+            Err(_) => Err(error),
+        });
+        let status = status.map_err(|_| "the host's answer is not a JSON object".to_owned())?;
         match (status.ok, status.error) {
             (Some(true), _) => Ok(()),
-            (_, Some(serde_json::Value::String(error))) => Err(error),
+            (_, Some(Value::String(error))) => Err(error),
             (_, Some(error)) if !error.is_null() => Err(error.to_string()),
             _ => Err("the host refused without a reason".to_owned()),
         }
@@ -60,12 +65,12 @@ impl Reply {
 
     /// The answer's fields, envelope keys included. Lone surrogates become U+FFFD: a tool's answer carries other people's
     /// text. `None` when the answer is not a JSON object or names a key twice at the top.
-    pub fn fields(&self) -> Option<serde_json::Map<String, serde_json::Value>> {
+    pub fn fields(&self) -> Option<serde_json::Map<String, Value>> {
         Envelope::read(&self.0)?;
         #[derive(Deserialize)]
         struct Status {
             #[serde(default, rename = "ok")]
-            _ok: Option<serde_json::Value>,
+            _ok: Option<Value>,
         }
         self.read::<Status>().ok()?;
         let text = std::str::from_utf8(&self.0).ok()?;
@@ -95,10 +100,10 @@ pub enum Chunk {
 #[derive(Debug, Clone, Deserialize)]
 pub struct ToolCall {
     /// The model's id for the call; may be empty or repeated in a broken reply.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "text_or_empty")]
     pub id: String,
-    /// The tool's name.
-    #[serde(default)]
+    /// The tool's name; empty when there is none.
+    #[serde(default, deserialize_with = "text_or_empty")]
     pub name: String,
     /// The arguments' JSON text; absent counts as `null`.
     #[serde(default)]
@@ -106,15 +111,32 @@ pub struct ToolCall {
 }
 
 /// Tokens of one model turn.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
     /// Tokens read.
-    #[serde(default)]
     pub input_tokens: u64,
     /// Tokens written.
-    #[serde(default)]
     pub output_tokens: u64,
+}
+
+impl Usage {
+    /// Counts are for information: one that is no number must not cost the reply.
+    fn from_value(usage: &Value) -> Self {
+        let count = |key: &str| {
+            let number = usage.get(key)?;
+            number.as_u64().or_else(|| number.as_f64().map(|number| number as u64))
+        };
+        Self { input_tokens: count("inputTokens").unwrap_or(0), output_tokens: count("outputTokens").unwrap_or(0) }
+    }
+}
+
+/// A string; anything else counts as an empty one, so that a broken part costs a call and not the reply.
+fn text_or_empty<'de, D: Deserializer<'de>>(source: D) -> Result<String, D::Error> {
+    Ok(match Value::deserialize(source)? {
+        Value::String(text) => text,
+        _ => String::new(),
+    })
 }
 
 impl Reply {
@@ -137,31 +159,39 @@ fn chunk(raw: &RawValue) -> Result<Chunk, String> {
     }
     #[derive(Deserialize)]
     struct Text {
+        #[serde(default, deserialize_with = "text_or_empty")]
         content: String,
     }
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Use {
-        tool_call: ToolCall,
+    struct Use<T> {
+        tool_call: T,
+    }
+    #[derive(Deserialize)]
+    struct Args {
+        #[serde(default)]
+        args: Option<Box<RawValue>>,
     }
     #[derive(Deserialize)]
     struct Done {
         #[serde(default)]
-        usage: Option<Usage>,
+        usage: Value,
     }
     let text = super::surrogates::repair(raw.get());
     let broken = |what: &str| format!("the model's reply holds a broken {what}");
     let tag: Tag<'_> = serde_json::from_str(&text).map_err(|_| broken("chunk"))?;
     Ok(match &*tag.kind {
         "text" => Chunk::Text(serde_json::from_str::<Text>(&text).map_err(|_| broken("text"))?.content),
-        // Not from the repaired text: arguments with a lone surrogate must fail as that call's error, not run changed.
         "tool_use" => {
-            let call = serde_json::from_str::<Use>(raw.get()).or_else(|_| serde_json::from_str::<Use>(&text));
-            Chunk::ToolUse(call.map_err(|_| broken("tool call"))?.tool_call)
+            let mut call = serde_json::from_str::<Use<ToolCall>>(&text).map_err(|_| broken("tool call"))?.tool_call;
+            // Not from the repaired text: arguments with a lone surrogate must fail as that call's error, not run changed.
+            let raw: Use<Args> = serde_json::from_str(raw.get()).map_err(|_| broken("tool call"))?;
+            call.args = raw.tool_call.args;
+            Chunk::ToolUse(call)
         }
         "done" => {
             let done: Done = serde_json::from_str(&text).map_err(|_| broken("end"))?;
-            Chunk::Done(done.usage.unwrap_or_default())
+            Chunk::Done(Usage::from_value(&done.usage))
         }
         _ => Chunk::Other,
     })
@@ -196,7 +226,7 @@ mod tests {
         let chunks = Reply::new(body.to_vec()).chunks().unwrap();
         assert!(matches!(&chunks[0], Chunk::Text(text) if text == "a\u{fffd}"));
         let Chunk::ToolUse(call) = &chunks[1] else { panic!("not a call") };
-        assert!(serde_json::from_str::<serde_json::Value>(call.args.as_ref().unwrap().get()).is_err());
+        assert!(serde_json::from_str::<Value>(call.args.as_ref().unwrap().get()).is_err());
         assert!(matches!(chunks[2], Chunk::Other));
         assert!(matches!(chunks[3], Chunk::Done(Usage { input_tokens: 0, output_tokens: 0 })));
     }

@@ -13,6 +13,7 @@ mod everywhere;
 mod files;
 mod floors;
 mod git;
+mod guard;
 mod life;
 mod link;
 mod net;

@@ -34,7 +34,7 @@ pub(crate) fn turn(builder: Builder) -> (FakeHost, Output) {
 /// call that is asked twice is answered alike.
 pub(crate) fn tools_then_done(tools: Value) -> Script {
     Script::json(json!([
-        {"when": "^$", "repeat": true, "tools": tools},
+        {"when": "\\A\\z", "repeat": true, "tools": tools},
         {"repeat": true, "text": "done"}]))
 }
 
