@@ -8,6 +8,7 @@
     reason = "a test panics with what is wrong, prints what it skips, and starts what it needs"
 )]
 
+mod catalogue;
 mod devhost;
 mod everywhere;
 mod files;
