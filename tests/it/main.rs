@@ -9,6 +9,7 @@
 )]
 
 mod checkout;
+mod catalogue;
 mod devhost;
 mod everywhere;
 mod files;
