@@ -117,14 +117,12 @@ enum Opening {
 }
 
 #[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(tag = "type")]
 enum Delta {
-    TextDelta {
-        text: String,
-    },
-    InputJsonDelta {
-        partial_json: String,
-    },
+    #[serde(rename = "text_delta")]
+    Text { text: String },
+    #[serde(rename = "input_json_delta")]
+    Input { partial_json: String },
     #[serde(other)]
     Other,
 }
@@ -188,10 +186,8 @@ impl Building {
                 }
             }
             Step::ContentBlockDelta { index, delta } => match (self.parts.get_mut(&index), delta) {
-                (Some(Part::Text(text)), Delta::TextDelta { text: more }) => text.push_str(&more),
-                (Some(Part::Call { input, .. }), Delta::InputJsonDelta { partial_json }) => {
-                    input.push_str(&partial_json)
-                }
+                (Some(Part::Text(text)), Delta::Text { text: more }) => text.push_str(&more),
+                (Some(Part::Call { input, .. }), Delta::Input { partial_json }) => input.push_str(&partial_json),
                 (_, Delta::Other) | (None, _) => {}
                 _ => return Err(malformed()),
             },
