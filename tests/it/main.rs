@@ -10,6 +10,7 @@
 
 mod checkout;
 mod catalogue;
+mod anthropic;
 mod devhost;
 mod everywhere;
 mod files;
