@@ -152,6 +152,8 @@ pub const BREAKER_FAILURES: u32 = 3;
 pub const TOOL_CALLS_PARALLEL: usize = 16;
 /// Times a malformed model reply is asked for again before the turn ends with an error.
 pub const LLM_MALFORMED_RETRIES: u32 = 1;
+/// Time pending reports get before the model is asked again: a host takes a millisecond, and one that is slow must not hold up the turn.
+pub const REPORT_SETTLE: Duration = Duration::from_millis(200);
 /// Time pending reports get before the answer is sent without them.
 pub const REPORT_FLUSH: Duration = Duration::from_secs(5);
 /// The same when the turn was cancelled: the process has to end within [`SHUTDOWN`].
