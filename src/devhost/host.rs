@@ -185,6 +185,13 @@ impl Inside {
         self.directory.path().join("ipc")
     }
 
+    /// Gives the socket and the workspace to a user, who may also pass through the directory they are in.
+    pub(crate) fn hand_over(&self, user: u32) -> io::Result<()> {
+        std::fs::set_permissions(self.directory.path(), PermissionsExt::from_mode(0o711))?;
+        owned_by(&self.ipc(), user)?;
+        owned_by(&self.directory.path().join("workspace"), user)
+    }
+
     fn current(&self) -> CancellationToken {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -465,4 +472,15 @@ impl Drop for FakeHost {
             let _ = thread.join();
         }
     }
+}
+
+/// Changes the owner of a tree; links are not followed.
+pub(super) fn owned_by(path: &Path, user: u32) -> io::Result<()> {
+    std::os::unix::fs::lchown(path, Some(user), Some(user))?;
+    if path.symlink_metadata()?.is_dir() {
+        for entry in std::fs::read_dir(path)? {
+            owned_by(&entry?.path(), user)?;
+        }
+    }
+    Ok(())
 }

@@ -8,17 +8,19 @@
     reason = "a test panics with what is wrong, prints what it skips, and starts what it needs"
 )]
 
+mod bash;
 mod devhost;
 mod everywhere;
 mod files;
 mod floors;
 mod git;
+mod guard;
 mod life;
 mod link;
-mod guard;
 mod net;
 #[cfg(target_os = "linux")]
 mod processes;
+mod rows;
 mod search;
 mod sidecar;
 mod start;
