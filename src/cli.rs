@@ -5,7 +5,11 @@ use crate::{doctor, enter, log, os, prompt, sidecar};
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::panic::AssertUnwindSafe;
 use std::path::Path;
+
+/// `EX_SOFTWARE` of sysexits.
+const EXIT_PANIC: u8 = 70;
 
 const HELP: &str = "\
 ax-runner - the process inside an AX agent's sandbox container
@@ -41,7 +45,8 @@ environment:
   AX_PASS_ENV           names of variables that tool children may have, comma separated
   AX_HOME, LOG_LEVEL, LOG_LEVEL_<COMPONENT>, LOG_SYNC
 
-exit codes: 0 done, 1 failed (the last line on stderr says why), 128+n ended by signal n
+exit codes: 0 done, 1 failed (the last line on stderr says why), 70 a fault of the runner itself,
+128+n ended by signal n
 ";
 
 /// What to do.
@@ -83,7 +88,16 @@ fn is_script(path: &OsStr, script: &str) -> bool {
 /// Runs the job that `argv` (the program's name first) asks for, and returns the exit code.
 pub fn main(argv: Vec<OsString>, environment: Vec<(OsString, OsString)>) -> u8 {
     panics_are_lines();
-    match job(&argv) {
+    guarded(|| start(&argv, environment))
+}
+
+/// A panic that no tool contains ends the process with a code of its own (see `runner::exit`).
+fn guarded(job: impl FnOnce() -> u8) -> u8 {
+    std::panic::catch_unwind(AssertUnwindSafe(job)).unwrap_or(EXIT_PANIC)
+}
+
+fn start(argv: &[OsString], environment: Vec<(OsString, OsString)>) -> u8 {
+    match job(argv) {
         Job::Runner(args) => run(args, environment),
         Job::Enter(args) => enter::main(args.to_vec()),
         Job::Doctor(args) => doctor::main(args.to_vec()),
@@ -141,6 +155,11 @@ fn panics_are_lines() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_panic_has_a_code_of_its_own() {
+        assert_eq!((guarded(|| 3), guarded(|| panic!("on purpose"))), (3, 70));
+    }
 
     #[test]
     fn the_hosts_vectors_find_their_job() {

@@ -418,12 +418,16 @@ pub const POLICY_DESTINATIONS_MAX: usize = 256;
 pub const POLICY_ADDRESSES_MAX: usize = 1024;
 /// Time for resolving the names of a policy. Set-up as a whole has to end within ten seconds.
 pub const RESOLVE_DEADLINE: Duration = Duration::from_secs(4);
+/// Time one IP version gets once the other has answered: some servers never answer for IPv6.
+pub const RESOLVE_OTHER: Duration = Duration::from_millis(500);
 /// Time for one run of `nft`; one that hangs must not hold the container between started and closed.
 pub const NFT_DEADLINE: Duration = Duration::from_secs(4);
 /// Output kept from one run of `nft`.
 pub const NFT_OUTPUT_MAX_BYTES: usize = 4 * 1024 * 1024;
 /// Time for one probe of a destination that must be refused. A refusal is immediate; silence counts as closed.
 pub const PROBE_DEADLINE: Duration = Duration::from_millis(500);
+/// Time `doctor` gives one connection to the host or the proxy; a backlog that is full must not hang a health check.
+pub const DOCTOR_CONNECT_DEADLINE: Duration = Duration::from_secs(1);
 /// As PID 1, from the first forwarded signal to the final one.
 pub const INIT_GRACE: Duration = Duration::from_millis(1500);
 /// Largest environment file.

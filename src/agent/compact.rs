@@ -15,7 +15,7 @@ Leave out greetings, repetition and what no longer matters. The transcript is ma
 
 /// A history in two parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan {
+pub(super) struct Plan {
     /// The older part as transcript: for each call its messages.
     pub calls: Vec<Vec<String>>,
     /// How many messages it has.
@@ -25,7 +25,7 @@ pub struct Plan {
 }
 
 /// Does the history need it? `bytes`: what the conversation may have.
-pub fn needed(history: &[Message], bytes: usize) -> bool {
+pub(super) fn needed(history: &[Message], bytes: usize) -> bool {
     // An assistant message costs the provider's frame as well.
     const FRAME: usize = 300;
     let weigh = |message: &Message| size(message) + if message.role == Role::Assistant { FRAME } else { 0 };
@@ -35,7 +35,7 @@ pub fn needed(history: &[Message], bytes: usize) -> bool {
 }
 
 /// Divides a history. `request_max`: bytes of a request.
-pub fn plan(history: &[Message], request_max: usize) -> Plan {
+pub(super) fn plan(history: &[Message], request_max: usize) -> Plan {
     let mut older = history.len().saturating_sub(limits::COMPACT_KEEP_TURNS);
     // The summary is acknowledged by the assistant, so the user speaks next.
     while older > 0 && history.get(older).is_some_and(|message| message.role != Role::User) {
@@ -85,7 +85,7 @@ fn pieces(history: &[Message], bytes_max: usize) -> Vec<(String, usize)> {
 }
 
 /// The model call that summarises some pieces, after those before them.
-pub fn request(pieces: &[String], so_far: Option<&str>) -> LlmCall {
+pub(super) fn request(pieces: &[String], so_far: Option<&str>) -> LlmCall {
     let mut messages = vec![Message::text(Role::System, INSTRUCTIONS)];
     if let Some(summary) = so_far {
         let text = format!("Summary of what came before. Take over into yours what still matters:\n\n{summary}");
@@ -97,14 +97,14 @@ pub fn request(pieces: &[String], so_far: Option<&str>) -> LlmCall {
 }
 
 /// A summary as it can be used; `None` when it is blank.
-pub fn usable(summary: &str) -> Option<String> {
+pub(super) fn usable(summary: &str) -> Option<String> {
     let text = summary.trim().replace('\0', "\u{2400}");
     (!text.is_empty()).then(|| cut_units(&text, limits::SUMMARY_MAX_UNITS).to_owned())
 }
 
 impl Plan {
     /// The history with the summary in place of its older part.
-    pub fn finish(&self, history: &[Message], summary: &str) -> Vec<Message> {
+    pub(super) fn finish(&self, history: &[Message], summary: &str) -> Vec<Message> {
         let mut about = format!("[Summary of the {} earlier messages of this conversation", self.older - self.skipped);
         if self.skipped > 0 {
             about.push_str(&format!("; {} older ones were left out", self.skipped));

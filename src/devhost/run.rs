@@ -1,7 +1,8 @@
 //! `ax-devhost run`: gathers what was asked for, plays the turns, says how it went.
 
 use super::cli::Options;
-use super::host::{FakeHost, owned_by};
+use super::host::FakeHost;
+use super::inside::owned_by;
 use super::policy::Policy;
 use super::provider::Provider;
 use super::runner::Runner;

@@ -1,7 +1,7 @@
 //! Starts a runner against a host, as a child with a clean environment, and never lets it outlive its time.
 
 use super::event::Event;
-use super::host::Inside;
+use super::inside::Inside;
 use super::payload;
 use super::provider::{Launch, Provider, Vector};
 use super::validate::Transport;

@@ -14,24 +14,24 @@
 
 mod cli;
 mod command;
-mod destination;
-mod engine;
+pub(crate) mod destination;
+pub(crate) mod engine;
 mod env_file;
-mod environment;
+pub(crate) mod environment;
 mod home;
 mod hosts;
 mod init;
-mod interfaces;
+pub(crate) mod interfaces;
 mod launch;
 mod nft;
 mod policy;
-mod probe;
+pub(crate) mod probe;
 mod report;
-mod resolve;
+pub(crate) mod resolve;
 mod ruleset;
 mod signals;
 mod steps;
-mod workdir;
+pub(crate) mod workdir;
 
 use std::ffi::OsString;
 

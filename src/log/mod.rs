@@ -8,7 +8,7 @@ mod neutral;
 mod writer;
 
 pub use layer::set_request_id;
-pub use neutral::neutral;
+pub use neutral::{escaped, neutral};
 pub(crate) use writer::panic_line;
 pub use writer::{finish, last_words};
 

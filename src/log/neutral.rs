@@ -6,7 +6,7 @@
 //! spelled with an exponent.
 
 /// What the host's rules and its choice of a user-facing diagnosis look for.
-const WORDS: [&str; 26] = [
+const WORDS: [&str; 32] = [
     "401",
     "403",
     "400",
@@ -33,6 +33,12 @@ const WORDS: [&str; 26] = [
     "cannot allocate",
     "rate limit",
     "certificate",
+    "ssl",
+    "tls",
+    "etimedout",
+    "enotfound",
+    "getaddrinfo",
+    "broken pipe",
 ];
 
 /// Rewrites one line of JSON; the result decodes to the same value, but for digits of a number that holds two of the
@@ -48,6 +54,26 @@ pub fn neutral(line: &str) -> String {
     }
     numbers(rest, &mut out);
     out
+}
+
+/// The same for text that stands in a line for people: control characters and one character of each pattern become
+/// escapes.
+pub fn escaped(text: &str) -> String {
+    let mut rest: &str =
+        &text.chars().flat_map(|c| if c.is_control() { escapes(c) } else { vec![c] }).collect::<String>();
+    let mut out = String::with_capacity(rest.len());
+    while let Some((start, _)) = first(rest) {
+        let middle = start + 1;
+        out.push_str(&rest[..middle]);
+        out.push_str(&format!("\\x{:02x}", rest.as_bytes()[middle]));
+        rest = &rest[middle + 1..];
+    }
+    out.push_str(rest);
+    out
+}
+
+fn escapes(c: char) -> Vec<char> {
+    c.escape_default().collect()
 }
 
 /// Index after the closing quote of the string that starts `text`.
@@ -135,6 +161,13 @@ mod tests {
     fn clean_lines_are_untouched() {
         let line = "{\"level\":30,\"msg\":\"turn \\\"a\\\\\",\"n\":12}\n";
         assert_eq!(neutral(line), line);
+    }
+
+    #[test]
+    fn text_for_people_is_one_calm_line() {
+        assert_eq!(escaped("/tmp/ax-401/a\nb"), "/tmp/ax-4\\x301/a\\nb");
+        assert_eq!(escaped("/run/ax/proxy.sock"), "/run/ax/proxy.sock");
+        assert!(calm(&escaped("Timeout 400400 EPERM sigkill")));
     }
 
     proptest! {

@@ -283,6 +283,15 @@ fn socket_filter(architecture: &str) -> Result<BpfProgram, String> {
     SeccompFilter::new(rules, SeccompAction::Allow, refuse, target).and_then(BpfProgram::try_from).map_err(text)
 }
 
+/// Version of the Landlock interface the kernel offers, if it offers one.
+pub fn landlock_abi() -> Option<u32> {
+    const VERSION: libc::c_uint = 1;
+    // SAFETY: with this flag the call takes no pointer and creates nothing; it returns a number or an error.
+    let answer =
+        unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<libc::c_void>(), 0, VERSION) };
+    u32::try_from(answer).ok().filter(|version| *version > 0)
+}
+
 /// Lets the child start with no signal blocked, whatever its parent blocks.
 pub fn unblock_signals_in_child(command: &mut Command) {
     // SAFETY: between fork and exec the closure makes one async-signal-safe call on a set that lives on its own stack.

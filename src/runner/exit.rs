@@ -7,7 +7,7 @@
 //! | failure | exit | last line contains | the host |
 //! |---|---|---|---|
 //! | bad launch, unknown agent, unusable payload | 1 | `validation failed` | gives up |
-//! | workspace cannot be opened | 1 | `validation failed` | gives up |
+//! | workspace cannot be opened, `AX_UNIX_SOCKETS` cannot be had | 1 | `validation failed` | gives up |
 //! | the host's socket cannot be reached or listened on | 1 | `ECONNREFUSED` | tries again |
 //! | link lost before any tool ran | 1 | `ECONNRESET` | tries again |
 //! | link lost after a tool ran | 1, and the reason on stdout | – | takes what stdout has |
@@ -16,7 +16,8 @@
 //! | SIGTERM, SIGINT, SIGHUP, SIGQUIT | 128 + signal | `timeout or shutdown` | gives up |
 //! | panic outside a tool | 70 | – | tries again |
 
-use std::path::PathBuf;
+use crate::log::escaped;
+use std::path::{Path, PathBuf};
 
 /// A failure that ends the process.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -25,24 +26,27 @@ pub enum Fatal {
     #[error("validation failed: {0} is not set")]
     MissingArgument(&'static str),
     /// `--agent` names nothing known.
-    #[error("validation failed: unknown agent \"{0}\"; use pi-coding-agent or claude-code")]
+    #[error("validation failed: unknown agent \"{}\"; use pi-coding-agent or claude-code", escaped(.0))]
     UnknownAgent(String),
     /// Stdin or a work item that cannot be used.
     #[error("validation failed: {0}")]
     Payload(String),
     /// `AX_WORKSPACE` is not a directory we can use.
-    #[error("validation failed: workspace {path} cannot be opened: {reason}")]
+    #[error("validation failed: workspace {} cannot be opened: {reason}", shown(.path))]
     Workspace {
         /// As given.
         path: PathBuf,
         /// The system's words.
         reason: String,
     },
+    /// `AX_UNIX_SOCKETS` is wrong or cannot be had.
+    #[error("validation failed: {0}")]
+    UnixSockets(String),
     /// The HTTP client could not be set up.
     #[error("validation failed: {0}")]
     Client(String),
     /// The socket of the host.
-    #[error("ECONNREFUSED: cannot connect to the host at {path}: {reason}")]
+    #[error("ECONNREFUSED: cannot connect to the host at {}: {reason}", shown(.path))]
     Connect {
         /// The socket's path.
         path: PathBuf,
@@ -50,7 +54,7 @@ pub enum Fatal {
         reason: String,
     },
     /// Our own listening socket.
-    #[error("ECONNREFUSED: cannot listen at {path}: {reason}")]
+    #[error("ECONNREFUSED: cannot listen at {}: {reason}", shown(.path))]
     Listen {
         /// The socket's path.
         path: PathBuf,
@@ -69,6 +73,11 @@ pub enum Fatal {
     /// Somebody wants us gone.
     #[error("stopped by {0} (timeout or shutdown by the host)")]
     Signal(Signal),
+}
+
+/// A path's name must not decide whether the host tries again: those of temporary directories are random.
+fn shown(path: &Path) -> String {
+    escaped(&path.display().to_string())
 }
 
 /// The signals that end the runner.

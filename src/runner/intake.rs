@@ -15,12 +15,18 @@ pub(super) async fn from_stdin(cancel: CancellationToken) -> Result<Payload, Fat
             || cancel.is_cancelled(),
             limits::PAYLOAD_MAX_BYTES,
             limits::PAYLOAD_DEADLINE,
-            |read| serde_json::from_slice::<IgnoredAny>(read).is_ok() && read.trim_ascii_start().first() == Some(&b'{'),
+            is_whole,
             limits::PAYLOAD_QUIET,
         )
     });
     let bytes = reading.await.map_err(|_| Fatal::Payload("the reader of stdin failed".to_owned()))?;
     parse(&bytes.map_err(|error| Fatal::Payload(error.to_string()))?)
+}
+
+/// A complete JSON object, with or without a byte order mark.
+fn is_whole(read: &[u8]) -> bool {
+    let read = read.strip_prefix(b"\xef\xbb\xbf").unwrap_or(read).trim_ascii_start();
+    read.first() == Some(&b'{') && serde_json::from_slice::<IgnoredAny>(read).is_ok()
 }
 
 /// One work item; what it holds is wiped from the buffer's memory by the caller.

@@ -162,7 +162,7 @@ pub enum DispatchMode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PayloadError {
     /// Not text.
-    #[error("payload is not UTF-8")]
+    #[error("payload is not UTF-8 text")]
     NotUtf8,
     /// A structured payload that does not parse. As a plain message it would show its credentials to the model and run
     /// with default policy.
@@ -182,6 +182,10 @@ impl Payload {
     pub fn read(bytes: &[u8]) -> Result<Self, PayloadError> {
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
         let raw = std::str::from_utf8(bytes).map_err(|_| PayloadError::NotUtf8)?;
+        // UTF-16 without its mark is valid UTF-8 full of NUL; as a plain message it would show its credentials.
+        if raw.contains('\0') {
+            return Err(PayloadError::NotUtf8);
+        }
         let value = serde_json::from_str::<Value>(raw).or_else(|_| serde_json::from_str(&surrogates::repair(raw)));
         match value {
             Ok(value) => Ok(structured(&value).unwrap_or_else(|| Self::plain(raw))),
@@ -234,9 +238,9 @@ fn structured(value: &Value) -> Option<Payload> {
     Some(Payload {
         message,
         history,
-        taint_ratio: fields.number("taintRatio").unwrap_or(0.0),
-        taint_threshold: fields.number("taintThreshold").unwrap_or(1.0),
-        profile: fields.string("profile").unwrap_or_else(|| "balanced".to_owned()),
+        taint_ratio: fields.policy("taintRatio", Value::as_f64, 0.0, 1.0),
+        taint_threshold: fields.policy("taintThreshold", Value::as_f64, 1.0, 0.0),
+        profile: fields.policy("profile", text, "balanced".to_owned(), "paranoid".to_owned()),
         sandbox_type: match fields.string("sandboxType").as_deref() {
             None | Some("docker") => SandboxType::Docker,
             Some("apple") => SandboxType::Apple,
@@ -262,6 +266,10 @@ fn structured(value: &Value) -> Option<Payload> {
     })
 }
 
+fn text(value: &Value) -> Option<String> {
+    value.as_str().map(str::to_owned)
+}
+
 /// Optional fields of the payload; remembers those of a wrong type.
 struct Fields<'a> {
     object: &'a Map<String, Value>,
@@ -278,12 +286,19 @@ impl<'a> Fields<'a> {
         found
     }
 
-    fn string(&mut self, key: &'static str) -> Option<String> {
-        self.get(key, |value| value.as_str().map(str::to_owned))
+    /// A field that widens what the agent may do: one that is there but cannot be read must not mean the widest
+    /// (CASES I16).
+    fn policy<T>(&mut self, key: &'static str, read: impl Fn(&'a Value) -> Option<T>, absent: T, unreadable: T) -> T {
+        let known = self.ignored.len();
+        match self.get(key, read) {
+            Some(value) => value,
+            None if self.ignored.len() > known => unreadable,
+            None => absent,
+        }
     }
 
-    fn number(&mut self, key: &'static str) -> Option<f64> {
-        self.get(key, Value::as_f64)
+    fn string(&mut self, key: &'static str) -> Option<String> {
+        self.get(key, text)
     }
 
     fn flag(&mut self, key: &'static str) -> bool {
@@ -430,7 +445,9 @@ mod tests {
             assert!(matches!(error, PayloadError::Damaged { .. }), "{raw}");
             assert!(!error.to_string().contains("hunter2"));
         }
-        assert_eq!(Payload::read(b"\xff").unwrap_err(), PayloadError::NotUtf8);
+        for raw in [&b"\xff"[..], b"h\0i\0"] {
+            assert_eq!(Payload::read(raw).unwrap_err(), PayloadError::NotUtf8);
+        }
     }
 
     #[test]
@@ -445,7 +462,7 @@ mod tests {
         let contents: Vec<String> = payload.history.iter().map(|turn| turn.content.to_text("")).collect();
         assert_eq!(contents, ["5", "null", "undefined"]);
         assert_eq!(payload.history[0].sender, None);
-        assert_eq!((payload.taint_ratio, payload.reply_optional), (0.0, false));
+        assert_eq!((payload.taint_ratio, payload.reply_optional), (1.0, false));
         assert_eq!(payload.identity.unwrap().soul, "s");
         assert!(payload.dispatch.is_none() && payload.skills.is_none());
         assert_eq!(payload.ignored, ["taintRatio", "replyOptional", "credentialEnv"]);

@@ -30,6 +30,11 @@ impl ChildFilter {
         Self { program, channel }
     }
 
+    /// No filter.
+    pub fn none() -> Self {
+        Self::new(Arc::new(Program::none()), None)
+    }
+
     /// A descriptor that must still be open when the filter is installed. It is close-on-exec.
     pub fn descriptor(&self) -> Option<RawFd> {
         self.channel.as_ref().map(|channel| channel.as_raw_fd())

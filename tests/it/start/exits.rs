@@ -1,0 +1,230 @@
+//! The table of `runner::exit`: for each failure the code, the output, and what the host decides (PROTOCOL §1.3, §1.6).
+
+use crate::support::{BIN, Judgement, LIMIT, bash_then_done, judge, runner, triggers};
+use ax_runner::devhost::{FakeHost, Fault, Output, Point, Runner, Script, Signal};
+use serde_json::json;
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
+
+/// The end must be this, and the last line must say why.
+fn ends(output: &Output, code: i32, word: &str, wanted: Judgement) {
+    assert!(!output.timed_out, "hangs: {}", output.stderr);
+    assert_eq!((output.text().as_str(), output.code), ("", Some(code)), "{}", output.stderr);
+    let last = output.stderr.lines().last().unwrap_or_default();
+    assert!(last.starts_with("Agent runner error: ") && last.contains(word), "{last}");
+    assert_eq!(judge(code, "", &output.stderr), wanted, "{}", output.stderr);
+}
+
+fn host() -> FakeHost {
+    FakeHost::socket(Script::text("done")).start()
+}
+
+fn started(host: &FakeHost) -> Runner {
+    runner(host)
+}
+
+#[test]
+fn b1_a_bad_launch_is_final() {
+    for (name, word) in [("AX_WORKSPACE", "AX_WORKSPACE"), ("AX_IPC_SOCKET", "AX_IPC_SOCKET")] {
+        let host = host();
+        ends(&started(&host).env(name, "").run(), 1, word, Judgement::GivesUp);
+        assert_eq!(host.connections().0, 0);
+    }
+    let host = host();
+    let http = || started(&host).env("AX_HOST_URL", "http://127.0.0.1:1").env("AX_WORKSPACE", "");
+    ends(&http().run(), 1, "AX_WORKSPACE", Judgement::GivesUp);
+    for agent in ["nobody", "", "--verbose", "401 \u{1f600}\n"] {
+        let output = started(&host).arguments(["/opt/ax/dist/agent/runner.js", "--agent", agent]).run();
+        match agent {
+            "" => assert_eq!((output.text().as_str(), output.code), ("done", Some(0)), "{}", output.stderr),
+            _ => ends(&output, 1, "unknown agent", Judgement::GivesUp),
+        }
+    }
+    ends(&started(&host).arguments(["--agent", "claude-code"]).run(), 1, "--proxy-socket", Judgement::GivesUp);
+}
+
+#[test]
+fn b1_flags_the_runner_does_not_know_are_no_fault() {
+    for arguments in [
+        vec![],
+        vec!["--new-flag", "value", "stray"],
+        vec!["--max-tokens"],
+        vec!["--max-tokens", "NaN"],
+        vec!["--max-tokens", "999999999999999999999"],
+        vec!["--max-tokens=100", "--model=x"],
+        vec!["/opt/ax/dist/agent/runner.js", "--agent", "pi-coding-agent", "--verbose"],
+    ] {
+        let host = host();
+        let output = started(&host).arguments(arguments.clone()).run();
+        assert_eq!((output.text().as_str(), output.code), ("done", Some(0)), "{arguments:?} {}", output.stderr);
+        let tokens = host.requests_of("llm_call")[0].value["maxTokens"].as_u64().unwrap();
+        assert!((1..=200_000).contains(&tokens));
+        assert_eq!(host.violations(), []);
+    }
+}
+
+#[test]
+fn a_host_that_cannot_be_reached_is_tried_again() {
+    // Whatever the path is called: temporary directories have random names.
+    for name in ["x", "ax-401", "403", "timeout", "a 400 bad request", "EPERM", "sigkill", "validation failed"] {
+        let host = host();
+        let socket = host.directory().join(name).join("proxy.sock");
+        ends(&started(&host).env("AX_IPC_SOCKET", &socket).run(), 1, "ECONNREFUSED", Judgement::Retries);
+    }
+    let host = host();
+    let long = host.directory().join("l".repeat(150));
+    ends(&started(&host).env("AX_IPC_SOCKET", long).run(), 1, "ECONNREFUSED", Judgement::Retries);
+    let file = host.directory().join("file");
+    std::fs::write(&file, "").unwrap();
+    ends(&started(&host).env("AX_IPC_SOCKET", &file).run(), 1, "ECONNREFUSED", Judgement::Retries);
+    // A file that is no socket is nobody's to remove.
+    let listen = started(&host).env("AX_IPC_LISTEN", "1").env("AX_IPC_SOCKET", &file).run();
+    ends(&listen, 1, "ECONNREFUSED", Judgement::Retries);
+    assert!(file.exists());
+}
+
+#[test]
+fn a_workspace_that_cannot_be_opened_is_final() {
+    if nix::unistd::geteuid().is_root() {
+        println!("SKIP a_workspace_that_cannot_be_opened_is_final: root may read everything");
+        return;
+    }
+    let host = host();
+    let closed = host.directory().join("closed");
+    std::fs::create_dir_all(closed.join(".ax")).unwrap();
+    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o311)).unwrap();
+    let output = started(&host).env("AX_WORKSPACE", &closed).run();
+    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o700)).unwrap();
+    ends(&output, 1, "workspace", Judgement::GivesUp);
+}
+
+#[test]
+fn a_link_lost_before_anything_happened_is_tried_again() {
+    let builder = FakeHost::socket(Script::text("done"));
+    let host = builder
+        .fault("llm_call", 1, Fault::Close(Point::Read))
+        .fault("llm_call", 2, Fault::Reset(Point::Unread))
+        .start();
+    ends(&started(&host).run(), 1, "ECONNRESET", Judgement::Retries);
+    // The host is gone for good.
+    let host = FakeHost::socket(Script::json(json!([{"text": "done", "delay_ms": 5000}]))).start();
+    let running = started(&host).spawn().unwrap();
+    assert!(host.wait_request("llm_call", 1, LIMIT).is_some());
+    host.stop();
+    ends(&running.wait(), 1, "ECONNRESET", Judgement::Retries);
+}
+
+#[test]
+fn a_link_lost_after_a_tool_ran_is_told() {
+    let script = json!([{"text": "Working.", "tools": [{"name": "bash", "args": {"command": "true"}}]}, {"text": "done", "repeat": true}]);
+    for said in ["Working.", ""] {
+        let mut script = script.clone();
+        script[0]["text"] = said.into();
+        let builder = FakeHost::socket(Script::json(script));
+        let host = builder
+            .fault("llm_call", 2, Fault::Close(Point::Read))
+            .fault("llm_call", 3, Fault::Close(Point::Read))
+            .start();
+        let output = started(&host).run();
+        assert_eq!(output.code, Some(1), "{}", output.stderr);
+        assert!(
+            output.text().starts_with(said) && output.text().contains("could not be finished"),
+            "{}",
+            output.text()
+        );
+        assert_eq!(judge(1, &output.text(), &output.stderr), Judgement::Accepts);
+    }
+}
+
+#[test]
+fn i11_a_closed_stdout_ends_cleanly() {
+    let host = host();
+    let pipe = "set -o pipefail; \"$0\" \"$@\" | true; exit ${PIPESTATUS[0]}";
+    let output =
+        host.runner("/bin/bash").arguments(["-c", pipe, BIN]).payload(&host.payload("go")).deadline(LIMIT).run();
+    ends(&output, 1, "EPIPE", Judgement::Retries);
+    assert_eq!(output.stderr.matches("EPIPE").count(), 1, "{}", output.stderr);
+}
+
+#[test]
+fn a_signal_ends_it_at_any_stage() {
+    let signals = [(Signal::SIGTERM, 143), (Signal::SIGINT, 130), (Signal::SIGHUP, 129), (Signal::SIGQUIT, 131)];
+    for (signal, code) in signals {
+        // Waiting for stdin.
+        let host = host();
+        let running = host.runner(BIN).stdin("{\"mess").keep_stdin_open().deadline(LIMIT).spawn().unwrap();
+        wait_handlers(running.pid());
+        let at = Instant::now();
+        running.signal(signal);
+        ends(&running.wait(), code, "shutdown", Judgement::GivesUp);
+        assert!(at.elapsed() < Duration::from_secs(10));
+        // Waiting for the model.
+        let host = FakeHost::socket(Script::json(json!([{"text": "done", "delay_ms": 60000}]))).start();
+        let running = started(&host).spawn().unwrap();
+        assert!(host.wait_request("llm_call", 1, LIMIT).is_some());
+        running.signal(signal);
+        ends(&running.wait(), code, "shutdown", Judgement::GivesUp);
+        // In a command, with children that would rather stay.
+        let stay =
+            "trap '' TERM HUP INT; (trap '' TERM; setsid sleep 1000) & echo $! >pid; sleep 1000 & wait; sleep 1000";
+        let host = FakeHost::socket(bash_then_done(stay)).start();
+        let running = started(&host).spawn().unwrap();
+        let until = Instant::now() + LIMIT;
+        while std::fs::read_to_string(host.workspace().join("pid")).unwrap_or_default().is_empty() {
+            assert!(Instant::now() < until);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let pid = std::fs::read_to_string(host.workspace().join("pid")).unwrap();
+        let at = Instant::now();
+        running.signal(signal);
+        let output = running.wait();
+        assert_eq!(output.code, Some(code), "{}", output.stderr);
+        assert!(at.elapsed() < Duration::from_secs(10), "{:?}", at.elapsed());
+        assert!(!std::path::Path::new(&format!("/proc/{}", pid.trim())).exists(), "a child is left");
+    }
+}
+
+/// Until the runner has taken over SIGTERM: before that the kernel's default ends it, which is fine but not the point.
+fn wait_handlers(pid: i32) {
+    let until = Instant::now() + LIMIT;
+    loop {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0").trim().to_owned();
+        if u64::from_str_radix(&caught, 16).unwrap_or(0) & 4 != 0
+            && u64::from_str_radix(&caught, 16).unwrap_or(0) & (1 << 14) != 0
+        {
+            std::thread::sleep(Duration::from_millis(100));
+            return;
+        }
+        assert!(Instant::now() < until);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn an_ordinary_turns_stderr_is_free_of_triggers() {
+    let tools = json!([
+        {"name": "bash", "args": {"command": "echo 401 timeout; exit 4"}},
+        {"name": "read_file", "args": {"path": "403-unauthorized"}},
+        {"name": "memory", "args": {"type": "list", "scope": "s"}},
+        {"name": "bash", "args": {"command": "kill -9 $$"}}]);
+    for (id, level) in
+        [("chatcmpl-4010403", "trace"), ("ch-timeout", "debug"), ("sched-EPERM400", "info"), ("502-spawn", "warn")]
+    {
+        let script = crate::support::tools_then_done(tools.clone());
+        let builder = FakeHost::socket(script).fault("sandbox_result", 1, Fault::Close(Point::Read));
+        let host = builder.start();
+        host.set_reply(
+            "memory_list",
+            json!({"ok": false, "error": "Handler error: 401 Unauthorized, timed out, ECONNRESET"}),
+        );
+        let mut payload = host.payload("fix the 400 bad request timeout");
+        payload["requestId"] = id.into();
+        payload["profile"] = json!(["401"]);
+        payload["credentialEnv"] = json!({"LD_PRELOAD": "403", "TIMEOUT 401=": "x"});
+        let output = host.runner(BIN).payload(&payload).env("LOG_LEVEL", level).arg("--verbose").deadline(LIMIT).run();
+        assert_eq!((output.text().as_str(), output.code), ("done", Some(0)), "{}", output.stderr);
+        assert_eq!(triggers(&output.stderr), Vec::<&str>::new(), "{}", output.stderr);
+        assert!(output.stderr.lines().all(|line| line.starts_with('{')), "{}", output.stderr);
+    }
+}
