@@ -319,6 +319,10 @@ impl Pending {
     fn deliver(&self, frame: Bytes) {
         let Some(envelope) = Envelope::read(&frame) else {
             tracing::warn!(component = "ipc-client", bytes = frame.len(), "ipc_frame_unreadable");
+            let id = Envelope::guess_id(&frame);
+            if let Some(waiting) = id.and_then(|id| self.lock().calls.remove(&id)) {
+                let _ = waiting.reply.send(Ok(Reply::new(frame)));
+            }
             return;
         };
         let id = envelope.msg_id.as_deref().and_then(own_id);

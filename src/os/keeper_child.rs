@@ -43,7 +43,9 @@ pub(super) unsafe fn fork() -> pid_t {
 pub(super) extern "C" fn keeper(plan: &Plan<'_>) -> ! {
     // SAFETY: all calls take integers or pointers into the plan and this frame, which outlive them.
     unsafe {
-        libc::setsid();
+        // A group of its own: what is sent to the runner's group must not end it too. Not a session: where the kernel
+        // schedules by session (autogroup) a new one waits its turn behind every busy one, milliseconds on a full machine.
+        libc::setpgid(0, 0);
         libc::prctl(libc::PR_SET_NAME, c"ax-keeper".as_ptr());
         // The kernel reads whole registers, so the numbers must be as wide.
         const YES: libc::c_ulong = 1;

@@ -25,6 +25,16 @@ impl<'a> Envelope<'a> {
     pub fn read(frame: &'a [u8]) -> Option<Self> {
         object(frame).ok()
     }
+
+    /// The first thing in an unreadable frame that looks like its id: the call then fails at once, instead of waiting for a
+    /// reply that has already come.
+    pub fn guess_id(frame: &[u8]) -> Option<u64> {
+        let key = br#""_msgId""#;
+        let at = frame.windows(key.len()).position(|window| window == key)? + key.len();
+        let rest = frame[at..].trim_ascii_start().strip_prefix(b":")?.trim_ascii_start().strip_prefix(b"\"")?;
+        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()
+    }
 }
 
 /// One answer, still as bytes.
@@ -238,5 +248,8 @@ mod tests {
         assert!(Envelope::read(br#"{"_heartbeat":true,"ts":1}"#).unwrap().heartbeat);
         assert!(Envelope::read(br#"{"_msgId":"1","_msgId":"2"}"#).is_none());
         assert!(Envelope::read(b"[]").is_none());
+        assert_eq!(Envelope::guess_id(br#"{"ok":tru,"_msgId" : "12"}"#), Some(12));
+        assert_eq!(Envelope::guess_id(br#"{"_msgId":"x"}"#), None);
+        assert_eq!(Envelope::guess_id(b"<html>"), None);
     }
 }
