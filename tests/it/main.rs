@@ -11,6 +11,7 @@
 mod checkout;
 mod catalogue;
 mod anthropic;
+mod bash;
 mod devhost;
 mod everywhere;
 mod files;
@@ -22,6 +23,7 @@ mod link;
 mod net;
 #[cfg(target_os = "linux")]
 mod processes;
+mod rows;
 mod search;
 mod sidecar;
 mod start;
