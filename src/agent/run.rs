@@ -84,11 +84,8 @@ pub async fn run(
             return ended;
         }
         let results = execute(&round.calls, tools, &mut ended.tools_started, brief.max_tokens).await;
-        conversation.add(round.message(), round.calls.iter().map(|call| call.id.clone()).zip(results));
         tools.settle().await;
-        for (call, text) in round.calls.iter().zip(results) {
-            conversation.push(tool_result(&call.id, &text));
-        }
+        conversation.add(round.message(), round.calls.iter().map(|call| call.id.clone()).zip(results));
         if host.cancel().is_cancelled() {
             ended.failure = Some(Failure::Link(CallError::Cancelled));
             return ended;
