@@ -8,16 +8,17 @@
     reason = "a test panics with what is wrong, prints what it skips, and starts what it needs"
 )]
 
-mod checkout;
-mod catalogue;
 mod anthropic;
 mod bash;
+mod catalogue;
+mod checkout;
 mod devhost;
 mod everywhere;
 mod files;
 mod floors;
 mod git;
 mod guard;
+mod impostor;
 mod life;
 mod link;
 mod net;
