@@ -92,7 +92,7 @@ async fn connect(config: Config, path: &Path, stop: &Stop) -> Result<(), Fatal> 
     let link = SocketLink::connect(path, config.llm_timeout)
         .await
         .map_err(|error| Fatal::Connect { path: path.to_owned(), reason: error.to_string() })?;
-    let mut sink = Sink::stdout().map_err(|error| Fatal::Stdout(error.to_string()))?;
+    let mut sink = Sink::stdout();
     let mut session = Session::new(config, Arc::new(link) as Arc<dyn HostLink>)?;
     let host = session.apply(&payload, stop.token());
     let end = session.turn(&host, &payload, &mut |text| sink.say(text)).await;

@@ -74,6 +74,11 @@ impl Toolbox {
         &self.specs
     }
 
+    /// Call it between two rounds: see [`Gate::settle`].
+    pub async fn settle(&self) {
+        self.turn.gate.settle().await;
+    }
+
     /// Is there a tool of this name?
     pub fn has(&self, name: &str) -> bool {
         self.specs.iter().any(|spec| spec.name == name)

@@ -8,7 +8,10 @@
     reason = "a test panics with what is wrong, prints what it skips, and starts what it needs"
 )]
 
+mod checkout;
 mod catalogue;
+mod anthropic;
+mod bash;
 mod devhost;
 mod everywhere;
 mod files;
@@ -20,6 +23,7 @@ mod link;
 mod net;
 #[cfg(target_os = "linux")]
 mod processes;
+mod rows;
 mod search;
 mod sidecar;
 mod start;
