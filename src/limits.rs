@@ -117,6 +117,19 @@ pub const WORK_PAUSE: Duration = Duration::from_secs(2);
 /// Request ids remembered: the host queues the same work again after a timeout (PROTOCOL T17).
 pub const REQUEST_IDS_REMEMBERED: usize = 256;
 
+// --- the Anthropic transport (PROTOCOL §11.2) -------------------------------------------------------------------------
+
+/// Largest request body the host's credential proxy takes (PROTOCOL §11.2, §14).
+pub const ANTHROPIC_BODY_MAX_BYTES: usize = 4_194_304;
+/// Longest line of an event stream. A line without an end would otherwise be collected until memory is gone.
+pub const SSE_LINE_MAX_BYTES: usize = 8 * 1024 * 1024;
+/// Largest event, and all events of one reply together.
+pub const SSE_REPLY_MAX_BYTES: usize = 64 * 1024 * 1024;
+/// Times a reply that broke off, or that the service was too busy for, is asked for again.
+pub const ANTHROPIC_RETRIES: u32 = 2;
+/// Times a reply that only paused is continued.
+pub const ANTHROPIC_PAUSES_MAX: u32 = 3;
+
 // --- the turn (PROTOCOL §6) ------------------------------------------------------------------------------------------
 
 /// `maxTokens` when the command line gives none (PROTOCOL §1.1).
@@ -147,6 +160,42 @@ pub const REPORT_FLUSH: Duration = Duration::from_secs(5);
 pub const REPORT_FLUSH_STOPPED: Duration = Duration::from_millis(300);
 /// Reports under way at once; the tools wait beyond it instead of piling them up.
 pub const REPORTS_PENDING_MAX: usize = 64;
+
+/// UTF-16 units of an inline image's or file's base64 (PROTOCOL §14).
+pub const MEDIA_MAX_UNITS: usize = 20_000_000;
+/// UTF-16 units of a file's type (PROTOCOL §14).
+pub const MIME_TYPE_MAX_UNITS: usize = 128;
+/// UTF-16 units of a file's name (PROTOCOL §14).
+pub const FILENAME_MAX_UNITS: usize = 512;
+/// Bytes of a conversation without its media: about 150,000 tokens, which leaves a 200,000 token model room for the prompt,
+/// the tools and an answer. More, and the provider refuses the request.
+pub const CONVERSATION_MAX_BYTES: usize = 600_000;
+/// Bytes media leave to the conversation; an image that would take them is replaced by a note.
+pub const CONVERSATION_MIN_BYTES: usize = 256 * 1024;
+/// Bytes of a request kept free for the JSON between the messages.
+pub const REQUEST_SLACK_BYTES: usize = 4096;
+/// UTF-16 units kept of an earlier round's result when room is needed.
+pub const SHORTENED_RESULT_UNITS: usize = 1000;
+/// UTF-16 units an argument of an earlier call may have when room is needed.
+pub const SHORTENED_ARGUMENT_UNITS: usize = 400;
+/// Turns of history that always stay as they were said (PROTOCOL §6.6).
+pub const COMPACT_KEEP_TURNS: usize = 6;
+/// Tokens of history from which the older part is summarised: three quarters of the context (PROTOCOL §6.6).
+pub const COMPACT_TOKENS: usize = CONTEXT_WINDOW_TOKENS / 4 * 3;
+/// Turns of history from which it is, however short they are: the rest of the 200 messages is for this turn's tools.
+pub const COMPACT_TURNS: usize = 120;
+/// UTF-16 units of one piece of transcript; the host takes 200,000 in a message (PROTOCOL T10).
+pub const COMPACT_PIECE_UNITS: usize = 180_000;
+/// Bytes of transcript in one summary call, so that it fits the model's context.
+pub const COMPACT_CALL_BYTES: usize = 500_000;
+/// UTF-16 units of one turn in the transcript: a pasted file must not crowd out what was said about it.
+pub const COMPACT_TURN_UNITS: usize = 20_000;
+/// Summary calls of one turn; what does not fit them is left out, oldest first.
+pub const COMPACT_CALLS_MAX: usize = 4;
+/// Silence after which a summary is given up. The user is waiting for the turn itself.
+pub const COMPACT_TIMEOUT: Duration = Duration::from_secs(120);
+/// UTF-16 units kept of a summary.
+pub const SUMMARY_MAX_UNITS: usize = 40_000;
 
 // --- bash (PROTOCOL §8.3, DESIGN §4.5) -------------------------------------------------------------------------------
 
@@ -187,6 +236,21 @@ pub const REAP_BATCH: usize = 64;
 pub const REAP_CHECKS: usize = 3;
 /// Pause between two such looks, and between two looks at a keeper that is just ending.
 pub const REAP_PAUSE: Duration = Duration::from_millis(2);
+
+// --- the socket guard (DESIGN §4.11) ---------------------------------------------------------------------------------
+
+/// Threads that wait for a command's connect. One works, one waits, so that a slow connect delays no other.
+pub const GUARD_THREADS_STANDING: usize = 2;
+/// Threads at most. More connects that block at once wait for one of these; a container has 256 processes and threads.
+pub const GUARD_THREADS_MAX: usize = 24;
+/// After this long without work a thread beyond the standing ones ends.
+pub const GUARD_THREAD_IDLE: Duration = Duration::from_secs(5);
+/// Bytes of a guard thread's stack.
+pub const GUARD_STACK_BYTES: usize = 128 * 1024;
+/// Time the trial at the start has; a kernel that lets it hang does not have what the guard needs.
+pub const GUARD_TRIAL: Duration = Duration::from_secs(3);
+/// Refused connects that are logged one by one; a command that tries in a loop must not fill the log.
+pub const GUARD_LOGGED_MAX: u64 = 20;
 
 // --- files -----------------------------------------------------------------------------------------------------------
 
@@ -369,12 +433,16 @@ pub const POLICY_DESTINATIONS_MAX: usize = 256;
 pub const POLICY_ADDRESSES_MAX: usize = 1024;
 /// Time for resolving the names of a policy. Set-up as a whole has to end within ten seconds.
 pub const RESOLVE_DEADLINE: Duration = Duration::from_secs(4);
+/// Time one IP version gets once the other has answered: some servers never answer for IPv6.
+pub const RESOLVE_OTHER: Duration = Duration::from_millis(500);
 /// Time for one run of `nft`; one that hangs must not hold the container between started and closed.
 pub const NFT_DEADLINE: Duration = Duration::from_secs(4);
 /// Output kept from one run of `nft`.
 pub const NFT_OUTPUT_MAX_BYTES: usize = 4 * 1024 * 1024;
 /// Time for one probe of a destination that must be refused. A refusal is immediate; silence counts as closed.
 pub const PROBE_DEADLINE: Duration = Duration::from_millis(500);
+/// Time `doctor` gives one connection to the host or the proxy; a backlog that is full must not hang a health check.
+pub const DOCTOR_CONNECT_DEADLINE: Duration = Duration::from_secs(1);
 /// As PID 1, from the first forwarded signal to the final one.
 pub const INIT_GRACE: Duration = Duration::from_millis(1500);
 /// Largest environment file.

@@ -1,8 +1,12 @@
 //! The model loop (PROTOCOL §6): ask the model, run what it asks for, until it stops asking.
 
-mod messages;
+mod compact;
+mod conversation;
+mod history;
+mod opening;
 mod reply;
 mod run;
 
-pub use messages::{opening, prompt_text};
+pub use conversation::{Conversation, Room};
+pub use history::history;
 pub use run::{Brief, Ended, Failure, run};

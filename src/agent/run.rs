@@ -1,11 +1,12 @@
 //! The loop of one turn (PROTOCOL §6.7–6.9).
 
-use super::messages::tool_result;
+use super::conversation::Conversation;
+use super::opening;
 use super::reply::{Call, Round};
 use crate::limits;
 use crate::link::{CallError, Host};
 use crate::tools::Toolbox;
-use crate::wire::{Action, Block, Content, LlmCall, Message, Role, Usage};
+use crate::wire::{Action, LlmCall, Message, ModelFault, Payload, Role, Usage};
 use futures_util::StreamExt;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -53,15 +54,17 @@ pub enum Failure {
 /// that parts it from the text before (PROTOCOL §6.9).
 pub async fn run(
     brief: &Brief,
-    mut conversation: Vec<Message>,
+    payload: &Payload,
     host: &Host,
     tools: &Arc<Toolbox>,
     say: &mut (dyn FnMut(&str) + Send),
 ) -> Ended {
     let mut ended = Ended { answer: String::new(), failure: None, tools_started: 0, usage: Usage::default() };
-    let mut ids = ids_of(&conversation);
+    let mut conversation = opening::open(brief, payload, host, tools.specs()).await;
+    // History holds no calls, so all ids are this turn's.
+    let mut ids = HashSet::new();
     for _ in 0..limits::LLM_ROUNDS_MAX {
-        let round = match ask(brief, &conversation, host, tools, &mut ids).await {
+        let round = match ask(brief, &mut conversation, host, tools, &mut ids).await {
             Ok(round) => round,
             Err(failure) => {
                 ended.failure = Some(failure);
@@ -80,12 +83,9 @@ pub async fn run(
         if round.calls.is_empty() {
             return ended;
         }
-        conversation.push(round.message());
         let results = execute(&round.calls, tools, &mut ended.tools_started, brief.max_tokens).await;
         tools.settle().await;
-        for (call, text) in round.calls.iter().zip(results) {
-            conversation.push(tool_result(&call.id, &text));
-        }
+        conversation.add(round.message(), round.calls.iter().map(|call| call.id.clone()).zip(results));
         if host.cancel().is_cancelled() {
             ended.failure = Some(Failure::Link(CallError::Cancelled));
             return ended;
@@ -98,16 +98,17 @@ pub async fn run(
 /// One model call. A reply that cannot be read is asked for once more: models do break their JSON now and then.
 async fn ask(
     brief: &Brief,
-    conversation: &[Message],
+    conversation: &mut Conversation,
     host: &Host,
     tools: &Toolbox,
     ids: &mut HashSet<String>,
 ) -> Result<Round, Failure> {
+    let conversation = conversation.messages();
     let system = (!brief.system.is_empty()).then(|| Message::text(Role::System, brief.system.as_str()));
     let action = Action::LlmCall(LlmCall {
         model: Some(brief.model.clone()),
         task_type: None,
-        messages: system.into_iter().chain(conversation.iter().cloned()).collect(),
+        messages: system.into_iter().chain(conversation).collect(),
         tools: tools.specs().to_vec(),
         max_tokens: Some(brief.max_tokens),
     });
@@ -116,15 +117,14 @@ async fn ask(
         let asked = Instant::now();
         let reply = host.call(&action).await.map_err(Failure::Link)?;
         let ms = asked.elapsed().as_millis() as u64;
-        tracing::debug!(component = "runner", messages = conversation.len(), ms, "llm_call_result");
-        reply.accepted().map_err(Failure::Model)?;
+        tracing::debug!(component = "runner", ms, "llm_call_result");
         match reply.chunks() {
             Ok(chunks) => return Ok(Round::new(chunks, brief.max_tokens, ids)),
-            Err(error) if attempts >= limits::LLM_MALFORMED_RETRIES => return Err(Failure::Model(error)),
-            Err(error) => {
+            Err(ModelFault::Broken(error)) if attempts < limits::LLM_MALFORMED_RETRIES => {
                 tracing::warn!(component = "runner", error = error.as_str(), "llm_reply_malformed");
                 attempts += 1;
             }
+            Err(fault) => return Err(Failure::Model(fault.to_string())),
         }
     }
 }
@@ -175,18 +175,4 @@ fn plan(call: &Call, tools: &Toolbox, started: &mut usize, max_tokens: u32) -> R
     }
     *started += 1;
     Ok((call.name.clone(), call.args.clone()))
-}
-
-fn ids_of(conversation: &[Message]) -> HashSet<String> {
-    let blocks = conversation.iter().filter_map(|message| match &message.content {
-        Content::Blocks(blocks) => Some(blocks),
-        Content::Text(_) => None,
-    });
-    blocks
-        .flatten()
-        .filter_map(|block| match block {
-            Block::ToolUse { id, .. } => Some(id.clone()),
-            _ => None,
-        })
-        .collect()
 }

@@ -1,6 +1,7 @@
 //! Asks the person at the terminal whether a call may run.
 
 use super::policy::Verdict;
+use super::transcript::steers;
 use serde_json::Value;
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, IsTerminal, Write};
@@ -34,10 +35,29 @@ fn ask(question: &str) -> std::io::Result<bool> {
     Ok(matches!(line.trim(), "y" | "Y" | "yes"))
 }
 
-/// Control characters are escaped: what is shown must be what runs.
+/// What is shown must be what runs: whatever could steer the terminal or hide text is escaped.
 fn question(request: &Value) -> String {
-    let text = |key: &str| request[key].as_str().map(|text| text.escape_debug().to_string());
+    let text = |key: &str| request[key].as_str().map(|text| text.chars().map(shown).collect::<String>());
     let parts = ["operation", "command", "path", "content", "old_string", "new_string"];
     let shown: Vec<String> = parts.iter().filter_map(|key| text(key).map(|text| format!("{key}: {text}"))).collect();
     shown.join("\n")
+}
+
+fn shown(c: char) -> String {
+    match steers(c) && c != '\n' {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::question;
+    use serde_json::json;
+
+    #[test]
+    fn nothing_hides_in_a_question() {
+        let asked = question(&json!({"operation": "bash", "command": "echo 'a'\r\u{1b}[2K\u{202e}\u{200b}b\nrm x"}));
+        assert_eq!(asked, "operation: bash\ncommand: echo 'a'\\r\\u{1b}[2K\\u{202e}\\u{200b}b\nrm x");
+    }
 }

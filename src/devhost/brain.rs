@@ -1,14 +1,16 @@
 //! Answers requests, whatever way they came: the model from the script, approvals from the policy, everything else
 //! canned. Remembers every request for the tests.
 
+use super::ask;
+use super::body::Body;
 use super::canned;
 use super::event::{Event, Listener};
 use super::fault::{Fault, Plan, Point};
+use super::model::Model;
 use super::policy::{Policy, Verdict};
 use super::script::Script;
+use super::seen::{Answer, Request, Violation};
 use super::validate::{self, Checked, Transport};
-use super::{Answer, Request, Violation};
-use crate::devhost::ask;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +27,7 @@ pub(crate) struct Brain {
 
 #[derive(Default)]
 pub(crate) struct State {
-    pub(crate) script: Script,
+    pub(crate) model: Model,
     pub(crate) policy: Policy,
     pub(crate) plan: Plan,
     pub(crate) requests: Vec<Request>,
@@ -34,7 +36,6 @@ pub(crate) struct State {
     pub(crate) connections: usize,
     pub(crate) open: usize,
     counts: BTreeMap<String, usize>,
-    rounds: usize,
     /// The turn's payload, to compare the metadata with.
     expected: Option<Map<String, Value>>,
     catalog: Vec<Value>,
@@ -54,25 +55,16 @@ pub(crate) struct Handled {
     pub(crate) msg_id: Option<String>,
     pub(crate) body: Body,
     pub(crate) faults: Vec<Fault>,
+    /// The model's turn this is, to be told when it is delivered.
+    pub(crate) round: Option<usize>,
     /// The turn's answer is in.
     pub(crate) answered: bool,
     ask: Option<Value>,
 }
 
-/// What is sent.
-#[derive(Debug)]
-pub(crate) enum Body {
-    /// A JSON object; the envelope's id is put in.
-    Json(String),
-    /// A JSON object that gets no id.
-    Bare(String),
-    /// These bytes, `{{msgId}}` replaced.
-    Exact(String),
-}
-
 impl Brain {
     pub(crate) fn new(script: Script, policy: Policy, listeners: Vec<Listener>) -> Self {
-        let state = State { script, policy, ..State::default() };
+        let state = State { model: Model::new(script), policy, ..State::default() };
         Self { state: Mutex::new(state), changed: Condvar::new(), listeners, started: Instant::now() }
     }
 
@@ -157,7 +149,7 @@ impl Brain {
     /// Will a reply have to reset its connection?
     pub(crate) fn resets(&self) -> bool {
         let state = self.state();
-        state.plan.resets() || state.script.resets()
+        state.plan.resets() || state.model.script.resets()
     }
 
     /// The faults of the next request addressed by `key` (an action, `*`, or a path over HTTP).
@@ -185,6 +177,7 @@ impl Brain {
             msg_id: checked.msg_id.clone(),
             body: Body::Json("{}".to_owned()),
             faults,
+            round: None,
             answered: false,
             ask: None,
         };
@@ -273,7 +266,7 @@ impl Brain {
             "sandbox_approve" => self.approve(request, handled),
             "sandbox_result" => {
                 self.reported(request);
-                handled.body = ok(json!({}));
+                handled.body = Body::ok(json!({}));
             }
             "agent_response" => {
                 let content = request["content"].as_str().unwrap_or_default().to_owned();
@@ -284,32 +277,33 @@ impl Brain {
                 // The bridge's acknowledgement has no id (PROTOCOL T5).
                 handled.body = match transport {
                     Transport::Listen => Body::Bare(r#"{"ok":true}"#.to_owned()),
-                    _ => ok(json!({})),
+                    _ => Body::ok(json!({})),
                 };
             }
             action => {
                 let state = self.state();
-                let reply = match state.script.actions.get(action) {
+                let reply = match state.model.script.actions.get(action) {
                     Some(reply) => reply.clone(),
                     None => canned::reply(action, request, &state.catalog),
                 };
                 drop(state);
                 self.emit(&Event::Forwarded { action: action.to_owned(), reply: reply.to_string() });
-                handled.body = ok(reply);
+                handled.body = Body::ok(reply);
             }
         }
     }
 
     fn model(&self, request: &Value, handled: &mut Handled) {
-        let mut state = self.state();
-        let task = request["taskType"].as_str().unwrap_or("default");
-        let count = state.rounds;
-        let reply = state.script.reply(task, &last_results(request), count);
-        state.rounds += 1;
-        drop(state);
+        let (round, reply) = self.state().model.answer(request);
+        handled.round = Some(round);
         self.emit(&Event::Model { text: reply.text, calls: reply.calls });
         handled.faults.extend(reply.faults);
         handled.body = if reply.exact { Body::Exact(reply.body) } else { Body::Json(reply.body) };
+    }
+
+    /// A model's reply was written whole.
+    pub(crate) fn delivered(&self, round: usize) {
+        self.state().model.delivered(round);
     }
 
     fn approve(&self, request: &Value, handled: &mut Handled) {
@@ -350,44 +344,11 @@ impl Brain {
             *self.state().allowed.entry(subject(request)).or_default() += 1;
         }
         self.emit(&Event::Judged { request: request.clone(), verdict: words });
-        ok(body)
+        Body::ok(body)
     }
-}
-
-/// `ok: true` and the handler's fields, which may override it (PROTOCOL §3.3).
-fn ok(fields: Value) -> Body {
-    let mut body = Map::from_iter([("ok".to_owned(), Value::Bool(true))]);
-    if let Value::Object(fields) = fields {
-        body.extend(fields);
-    }
-    Body::Json(Value::Object(body).to_string())
 }
 
 /// What an approval and its report have in common.
 fn subject(request: &Value) -> String {
     format!("{} {}", request["operation"], request.get("command").unwrap_or(&request["path"]))
-}
-
-/// The texts of the tool results after the last assistant message.
-fn last_results(request: &Value) -> String {
-    let messages = request["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let round = messages.iter().rev().take_while(|message| message["role"] == "user").collect::<Vec<_>>();
-    let blocks = round.into_iter().rev().filter_map(|message| message["content"].as_array()).flatten();
-    let texts: Vec<&str> = blocks.filter_map(|block| block["content"].as_str()).collect();
-    texts.join("\n")
-}
-
-impl Body {
-    /// The bytes to send. `id` is what stands in the envelope, if anything.
-    pub(crate) fn bytes(&self, id: Option<&str>) -> Vec<u8> {
-        match (self, id) {
-            (Self::Exact(text), id) => text.replace("{{msgId}}", id.unwrap_or_default()).into_bytes(),
-            (Self::Json(text), Some(id)) => match text.strip_suffix('}') {
-                Some("{") => format!("{{\"_msgId\":{}}}", json!(id)).into_bytes(),
-                Some(open) => format!("{open},\"_msgId\":{}}}", json!(id)).into_bytes(),
-                None => text.clone().into_bytes(),
-            },
-            (Self::Json(text) | Self::Bare(text), _) => text.clone().into_bytes(),
-        }
-    }
 }

@@ -28,7 +28,7 @@ options:
   --audit FILE       append a JSON line for everything that happens
   --transport T      socket, listen or http; by default the provider's own
   --provider P       process (default), docker, podman, apple or k8s
-  --print            print the command line and stop; for k8s the pod, which is never created
+  --print            print the command line and stop; k8s always prints its pod and creates none
   --verbose          show outputs, forwarded replies and the runner's stderr
   --help, --version
 
@@ -187,10 +187,9 @@ fn consistent(options: Options) -> Result<Options, String> {
             return Err("a container's image holds its runner; leave -- RUNNER out".to_owned());
         }
     }
-    if provider == Provider::K8s && !options.print {
-        return Err("a pod can only be printed: add --print".to_owned());
-    }
-    Ok(options)
+    // A pod is shown, never created.
+    let print = options.print || provider == Provider::K8s;
+    Ok(Options { print, ..options })
 }
 
 #[cfg(test)]
@@ -223,7 +222,6 @@ mod tests {
             ("run --transport carrier-pigeon", "unknown transport"),
             ("run --provider apple --transport http", "transport of its own"),
             ("run --provider docker -- x", "leave -- RUNNER out"),
-            ("run --provider k8s", "add --print"),
             ("run --turns a --interactive", "exclude each other"),
             ("run --", "no runner"),
         ] {

@@ -1,9 +1,10 @@
 //! The HTTP side of the host (PROTOCOL §4): work for the pod's token, calls for the turn's, and faults on the way.
 
-use super::brain::{Body as Reply, Brain, Handled};
+use super::body::Body;
+use super::brain::{Brain, Handled};
 use super::fault::{Fault, Point};
 use super::http_body::{Dribble, Then};
-use super::http_io::{Cut, Wire};
+use super::http_io::{Busy, Cut, Wire};
 use super::validate::Transport;
 use crate::limits;
 use bytes::Bytes;
@@ -62,6 +63,21 @@ async fn connection(stream: TcpStream, brain: Arc<Brain>, manners: Manners, gone
     brain.disconnected();
 }
 
+/// What is answered, before the faults have their say.
+struct Served {
+    status: u16,
+    body: String,
+    faults: Vec<Fault>,
+    /// The model's turn this delivers.
+    round: Option<usize>,
+}
+
+impl Served {
+    fn new(status: u16, body: impl Into<String>, faults: Vec<Fault>) -> Self {
+        Self { status, body: body.into(), faults, round: None }
+    }
+}
+
 #[derive(Clone)]
 struct Exchange {
     brain: Arc<Brain>,
@@ -83,60 +99,57 @@ impl Exchange {
         }
         if faults.iter().any(Fault::drops) {
             self.pause(&faults).await;
-            return self.response(200, String::new(), &faults, busy);
+            return self.response(Served::new(200, "", faults), busy);
         }
-        let (status, body, faults) = match (request.method(), path.as_str()) {
+        let served = match (request.method(), path.as_str()) {
             (&Method::GET, "/internal/work") => self.work(&request, faults),
             (&Method::POST, "/internal/ipc") => self.call(request, faults).await,
             _ => {
                 self.brain.violation("", format!("{} {path}: the host has no such route", request.method()));
-                (404, r#"{"error":"not found"}"#.to_owned(), faults)
+                Served::new(404, r#"{"error":"not found"}"#, faults)
             }
         };
-        self.pause(&faults).await;
-        if faults.iter().any(Fault::unanswered) {
-            self.broken(&faults).await;
+        self.pause(&served.faults).await;
+        if served.faults.iter().any(Fault::unanswered) {
+            self.broken(&served.faults).await;
         }
-        self.response(status, body, &faults, busy)
+        self.response(served, busy)
     }
 
     /// One slot: the item is taken out (PROTOCOL §4.3).
-    fn work(&self, request: &Request<Incoming>, faults: Vec<Fault>) -> (u16, String, Vec<Fault>) {
-        let Some(token) = bearer(request) else { return (401, r#"{"error":"missing token"}"#.to_owned(), faults) };
+    fn work(&self, request: &Request<Incoming>, faults: Vec<Fault>) -> Served {
+        let Some(token) = bearer(request) else { return Served::new(401, r#"{"error":"missing token"}"#, faults) };
         let again = faults.contains(&Fault::DuplicateWork);
         match (token == self.manners.pod_token).then(|| self.brain.work(again)).flatten() {
-            Some(item) => (200, item, faults),
+            Some(item) => Served::new(200, item, faults),
             None => {
                 if token != self.manners.pod_token && self.brain.open_turn(&token) {
                     self.brain.violation("", "asked for work with a turn's token");
                 }
-                (404, r#"{"error":"no pending work for token"}"#.to_owned(), faults)
+                Served::new(404, r#"{"error":"no pending work for token"}"#, faults)
             }
         }
     }
 
-    async fn call(&self, request: Request<Incoming>, mut faults: Vec<Fault>) -> (u16, String, Vec<Fault>) {
+    async fn call(&self, request: Request<Incoming>, mut faults: Vec<Fault>) -> Served {
         let token = bearer(&request).unwrap_or_default();
+        let kind = request.headers().get(CONTENT_TYPE).map(|kind| kind.as_bytes().to_vec()).unwrap_or_default();
+        let body = Limited::new(request.into_body(), limits::HTTP_BODY_MAX_BYTES).collect().await;
         if !self.brain.open_turn(&token) {
-            let limited = Limited::new(request.into_body(), limits::HTTP_BODY_MAX_BYTES);
-            if let Ok(body) = limited.collect().await {
+            if let Ok(body) = body {
                 self.brain.refuse(&body.to_bytes(), self.number);
             }
-            return (401, r#"{"error":"invalid token"}"#.to_owned(), faults);
+            return Served::new(401, r#"{"error":"invalid token"}"#, faults);
         }
-        let json =
-            request.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
-        let limited = Limited::new(request.into_body(), limits::HTTP_BODY_MAX_BYTES);
-        let body = match limited.collect().await {
+        let body = match body {
             Ok(body) => body.to_bytes(),
             Err(error) => {
                 self.brain.violation("", format!("the request's body cannot be read: {error}"));
-                let envelope =
-                    json!({"error": {"message": "IPC request failed", "type": "invalid_request_error", "code": null}});
-                return (500, envelope.to_string(), faults);
+                let error = json!({"message": "IPC request failed", "type": "invalid_request_error", "code": null});
+                return Served::new(500, json!({"error": error}).to_string(), faults);
             }
         };
-        if !json {
+        if !kind.starts_with(b"application/json") {
             self.brain.violation("", "Content-Type is not application/json");
         }
         let mut handled = self.brain.receive(&body, Transport::Http, self.number);
@@ -149,7 +162,8 @@ impl Exchange {
         if handled.answered {
             self.brain.close_turn(&token);
         }
-        (200, reply(handled, &faults), faults)
+        let round = handled.round;
+        Served { round, ..Served::new(200, reply(handled, &faults), faults) }
     }
 
     async fn pause(&self, faults: &[Fault]) {
@@ -169,28 +183,30 @@ impl Exchange {
         }
     }
 
-    fn response(&self, status: u16, body: String, faults: &[Fault], busy: super::http_io::Busy) -> Response<Dribble> {
-        let (mut status, mut body, mut kind) = (status, Bytes::from(body), "application/json");
-        let mut dribble = (usize::MAX, Duration::ZERO, usize::MAX, Then::Done);
-        for fault in faults {
+    fn response(&self, served: Served, busy: Busy) -> Response<Dribble> {
+        let Served { mut status, body, faults, round } = served;
+        let (mut body, mut kind) = (Bytes::from(body), "application/json");
+        let (mut pieces, mut pause) = ((usize::MAX, usize::MAX), Duration::ZERO);
+        let (mut end, mut then) = (usize::MAX, Then::Done);
+        for fault in &faults {
             match fault {
                 Fault::Status(other, text) => {
                     (status, body) = (*other, text.clone().into());
                     kind = if text.starts_with('<') { "text/html" } else { kind };
                 }
-                Fault::Pieces(piece) => dribble.0 = (*piece).max(1),
-                Fault::SplitAt(at) => (dribble.0, dribble.1) = ((*at).max(1), Duration::from_millis(30)),
-                Fault::DripMs(ms) => (dribble.0, dribble.1) = (1, Duration::from_millis(*ms)),
-                Fault::Close(Point::Reply(at)) => (dribble.2, dribble.3) = (*at, Then::Cut { reset: false }),
-                Fault::Reset(Point::Reply(at)) => (dribble.2, dribble.3) = (*at, Then::Cut { reset: true }),
-                Fault::Silence(Point::Reply(at)) => (dribble.2, dribble.3) = (*at, Then::Silence),
-                Fault::StaleAfter => dribble.3 = Then::Cut { reset: false },
-                Fault::ResetAfter => dribble.3 = Then::Cut { reset: true },
+                Fault::Pieces(piece) => pieces = (*piece, *piece),
+                Fault::SplitAt(at) => (pieces.0, pause) = (*at, Duration::from_millis(30)),
+                Fault::DripMs(ms) => (pieces, pause) = ((1, 1), Duration::from_millis(*ms)),
+                Fault::Close(Point::Reply(at)) => (end, then) = (*at, Then::Cut { reset: false }),
+                Fault::Reset(Point::Reply(at)) => (end, then) = (*at, Then::Cut { reset: true }),
+                Fault::Silence(Point::Reply(at)) => (end, then) = (*at, Then::Silence),
+                Fault::StaleAfter => then = Then::Cut { reset: false },
+                Fault::ResetAfter => then = Then::Cut { reset: true },
                 _ => {}
             }
         }
-        let (piece, pause, end, then) = dribble;
-        let body = Dribble::new(body, self.cut.clone(), busy).pieces(piece, pause).end(end, then);
+        let body = Dribble::new(body, self.cut.clone(), busy).pieces(pieces.0, pieces.1, pause).end(end, then);
+        let body = body.delivers(round, self.brain.clone());
         let mut response = Response::new(body);
         *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         response.headers_mut().insert(CONTENT_TYPE, hyper::header::HeaderValue::from_static(kind));
@@ -200,7 +216,7 @@ impl Exchange {
 
 fn reply(handled: Handled, faults: &[Fault]) -> String {
     let body = faults.iter().find_map(|fault| match fault {
-        Fault::Body(text) => Some(Reply::Exact(text.clone())),
+        Fault::Body(text) => Some(Body::Exact(text.clone())),
         _ => None,
     });
     let bytes = body.unwrap_or(handled.body).bytes(handled.msg_id.as_deref());

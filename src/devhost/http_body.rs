@@ -1,11 +1,13 @@
 //! A reply's body that comes in pieces, stops short or takes its time, whatever its length announced.
 
+use super::brain::Brain;
 use super::http_io::{Busy, Cut};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::Sleep;
@@ -27,10 +29,12 @@ pub(crate) struct Dribble {
     announced: u64,
     /// Bytes that may still be sent.
     left: usize,
-    piece: usize,
+    /// The first piece and those after it.
+    piece: (usize, usize),
     pause: Duration,
     sleep: Option<Pin<Box<Sleep>>>,
     then: Then,
+    delivers: Option<(usize, Arc<Brain>)>,
     cut: Cut,
     _busy: Busy,
 }
@@ -43,17 +47,23 @@ impl Dribble {
             body,
             announced,
             left,
-            piece: usize::MAX,
+            piece: (usize::MAX, usize::MAX),
             pause: Duration::ZERO,
             sleep: None,
             then: Then::Done,
+            delivers: None,
             cut,
             _busy: busy,
         }
     }
 
-    pub(crate) fn pieces(self, piece: usize, pause: Duration) -> Self {
-        Self { piece, pause, ..self }
+    pub(crate) fn pieces(self, first: usize, others: usize, pause: Duration) -> Self {
+        Self { piece: (first.max(1), others.max(1)), pause, ..self }
+    }
+
+    /// Tells the host's mind when the last byte is handed over.
+    pub(crate) fn delivers(self, round: Option<usize>, brain: Arc<Brain>) -> Self {
+        Self { delivers: round.map(|round| (round, brain)), ..self }
     }
 
     /// Sends at most `end` bytes.
@@ -75,9 +85,13 @@ impl Body for Dribble {
             self.sleep = None;
         }
         if self.left > 0 {
-            let piece = self.left.min(self.piece);
+            let piece = self.left.min(self.piece.0);
+            self.piece.0 = self.piece.1;
             let data = self.body.split_to(piece);
             self.left -= piece;
+            if let (true, Some((round, brain))) = (self.body.is_empty(), &self.delivers) {
+                brain.delivered(*round);
+            }
             // The last poll may not come once everything announced is there.
             if let (Then::Cut { reset }, true) = (self.then, self.body.is_empty()) {
                 self.cut.soon(reset);

@@ -17,7 +17,9 @@
 
 mod ask;
 mod audit;
+mod body;
 mod brain;
+mod builder;
 mod canned;
 mod cli;
 mod event;
@@ -26,6 +28,8 @@ mod host;
 mod http;
 mod http_body;
 mod http_io;
+mod inside;
+mod model;
 mod pattern;
 mod payload;
 mod policy;
@@ -33,21 +37,24 @@ mod provider;
 mod run;
 mod runner;
 mod script;
+mod seen;
 mod session;
 mod socket;
 mod tour;
 mod transcript;
 mod validate;
 
+pub use builder::Builder;
 pub use cli::main;
 pub use event::{Event, Listener};
 pub use fault::{Fault, Point};
-pub use host::{Answer, Builder, FakeHost, Request, Violation};
+pub use host::FakeHost;
 pub use nix::sys::signal::Signal;
 pub use policy::{Policy, PolicyError, Verdict};
 pub use provider::Provider;
 pub use runner::{Output, Runner, Running};
 pub use script::{Script, ScriptError};
+pub use seen::{Answer, Request, Violation};
 pub use validate::Transport;
 
 /// Milliseconds since 1970.

@@ -1,6 +1,7 @@
 //! The stream-socket side of the host (PROTOCOL §3): frames in, frames out, heartbeats, and faults on the way.
 
-use super::brain::{Body, Brain, Handled};
+use super::body::Body;
+use super::brain::{Brain, Handled};
 use super::fault::{Fault, Point};
 use super::validate::Transport;
 use crate::limits;
@@ -48,7 +49,7 @@ pub(crate) async fn connection(stream: UnixStream, brain: Arc<Brain>, manners: M
     let (reader, writer) = stream.into_split();
     let (send, receive) = mpsc::channel(64);
     let wire = Wire { send, written: Arc::new(AtomicUsize::new(0)), gone: gone.clone() };
-    let writing = tokio::spawn(write(writer, receive, wire.written.clone(), gone.clone()));
+    let writing = tokio::spawn(write(writer, receive, wire.written.clone(), brain.clone(), gone.clone()));
     let mut reader = Reader { reader, brain: brain.clone(), manners, number };
     tokio::select! {
         () = gone.cancelled() => {}
@@ -75,10 +76,18 @@ struct Wire {
     gone: CancellationToken,
 }
 
+/// What bytes are, for whoever wants to know that they were written.
+enum Sent {
+    /// A heartbeat or a broken reply.
+    Part,
+    /// A reply; of the model's turn if there is a number.
+    Reply(Option<usize>),
+}
+
 /// What the writer does.
 enum Out {
     /// Bytes, in pieces of `piece`, with a pause after the first `split` bytes.
-    Bytes { bytes: Vec<u8>, piece: usize, split: Option<usize>, reply: bool },
+    Bytes { bytes: Vec<u8>, piece: usize, split: Option<usize>, sent: Sent },
     /// Ends the connection.
     End { reset: bool },
     /// Sends nothing more.
@@ -89,6 +98,7 @@ async fn write(
     mut writer: OwnedWriteHalf,
     mut receive: mpsc::Receiver<Out>,
     written: Arc<AtomicUsize>,
+    brain: Arc<Brain>,
     gone: CancellationToken,
 ) {
     loop {
@@ -107,7 +117,7 @@ async fn write(
                 }
                 return gone.cancel();
             }
-            Some(Out::Bytes { bytes, piece, split, reply }) => {
+            Some(Out::Bytes { bytes, piece, split, sent }) => {
                 let done = tokio::select! {
                     () = gone.cancelled() => return,
                     done = pieces(&mut writer, &bytes, piece, split) => done,
@@ -115,8 +125,9 @@ async fn write(
                 if done.is_err() {
                     return gone.cancel();
                 }
-                if reply {
+                if let Sent::Reply(round) = sent {
                     written.fetch_add(1, Ordering::Release);
+                    round.into_iter().for_each(|round| brain.delivered(round));
                 }
             }
         }
@@ -248,7 +259,7 @@ async fn heartbeats(manners: &Manners, id: Option<&str>, wire: &Wire) {
             beat["_msgId"] = id.into();
         }
         let out =
-            Out::Bytes { bytes: frame(beat.to_string().as_bytes()), piece: usize::MAX, split: None, reply: false };
+            Out::Bytes { bytes: frame(beat.to_string().as_bytes()), piece: usize::MAX, split: None, sent: Sent::Part };
         if wire.send.send(out).await.is_err() {
             return std::future::pending().await;
         }
@@ -284,9 +295,12 @@ async fn reply(handled: Handled, faults: &[Fault], wire: &Wire) {
         Fault::SplitAt(at) => Some(*at),
         _ => None,
     });
+    // An oversized or misaddressed reply is as good as lost.
+    let round = handled.round.filter(|_| !has(&Fault::Oversized) && !has(&Fault::WrongId));
     let copies = if has(&Fault::Duplicate) { 2 } else { 1 };
     for _ in 0..copies {
-        let out = Out::Bytes { bytes: bytes.clone(), piece: piece.unwrap_or(usize::MAX), split, reply: true };
+        let out =
+            Out::Bytes { bytes: bytes.clone(), piece: piece.unwrap_or(usize::MAX), split, sent: Sent::Reply(round) };
         let _ = wire.send.send(out).await;
     }
 }
@@ -314,7 +328,7 @@ async fn broken(faults: &[Fault], reply: &[u8], wire: &Wire) {
         };
         if let Point::Reply(sent) = point {
             let bytes = reply[..reply.len().min(*sent)].to_vec();
-            let _ = wire.send.send(Out::Bytes { bytes, piece: usize::MAX, split: None, reply: false }).await;
+            let _ = wire.send.send(Out::Bytes { bytes, piece: usize::MAX, split: None, sent: Sent::Part }).await;
         }
         if let Some(then) = then {
             let _ = wire.send.send(then).await;

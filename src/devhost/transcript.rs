@@ -162,8 +162,14 @@ fn key(request: &Value) -> String {
 
 /// What comes from a model or a program must not steer the terminal.
 fn plain(text: &str) -> String {
-    let steers = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     text.chars().map(|c| if steers(c) { ' ' } else { c }).collect()
+}
+
+/// Control characters, and those that reorder or hide text.
+pub(super) fn steers(c: char) -> bool {
+    let reorders = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{61c}');
+    let hides = matches!(c, '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}' | '\u{ad}' | '\u{2028}' | '\u{2029}');
+    c.is_control() || reorders || hides
 }
 
 fn count(number: usize, noun: &str) -> String {

@@ -14,32 +14,32 @@
 
 mod cli;
 mod command;
-mod destination;
-mod engine;
+pub(crate) mod destination;
+pub(crate) mod engine;
 mod env_file;
-mod environment;
+pub(crate) mod environment;
 mod home;
 mod hosts;
 mod init;
-mod interfaces;
+pub(crate) mod interfaces;
 mod launch;
 mod nft;
 mod policy;
-mod probe;
+pub(crate) mod probe;
 mod report;
-mod resolve;
+pub(crate) mod resolve;
 mod ruleset;
 mod signals;
 mod steps;
-mod workdir;
+pub(crate) mod workdir;
 
 use std::ffi::OsString;
 
 /// What ends the start before the payload.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
-    /// The policy or the command line is wrong.
-    #[error("{0}")]
+    /// The policy or the command line is wrong. The first words keep the host from trying the same again (PROTOCOL §1.6).
+    #[error("validation failed: {0}")]
     Policy(String),
     /// The policy is right and cannot be enforced here.
     #[error("cannot enforce the network policy: {0}")]

@@ -2,6 +2,7 @@
 //! everything it started.
 
 use crate::limits;
+use crate::os::{Known, guard};
 use crate::secret::Secret;
 use crate::text::cut_units;
 use nix::sys::signal::{Signal, killpg};
@@ -204,7 +205,15 @@ impl Git {
     /// Runs a command whose failure is an answer too.
     pub(crate) async fn run(&self, arguments: &[&str], input: Option<&[u8]>) -> Result<Output, GitError> {
         let start = |error| GitError::Start { command: name(arguments), error };
-        let mut child = self.command(arguments, input.is_some()).spawn().map_err(start)?;
+        let mut command = self.command(arguments, input.is_some());
+        // It needs none, and whatever the agent might make it run after all shall have no more than a command has.
+        guard::without_unix_sockets(&mut command);
+        let (mut child, _known) = Known::start(|| {
+            let child = command.spawn()?;
+            let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).unwrap_or(0);
+            Ok((child, pid))
+        })
+        .map_err(start)?;
         let mut group = Group(child.id());
         let exchange = exchange(&mut child, input);
         let outcome = match tokio::time::timeout(limits::GIT_DEADLINE, exchange).await {

@@ -1,8 +1,10 @@
 //! The link to the host: one question, one answer, whatever the transport (PROTOCOL §3, §4).
 
+mod anthropic;
 mod http;
 mod socket;
 
+pub use anthropic::AnthropicLink;
 pub use http::HttpLink;
 pub use socket::SocketLink;
 
@@ -104,6 +106,13 @@ impl Host {
     /// The same host for the turn's last words: not stopped by the turn's cancellation.
     pub fn uncancelled(&self) -> Self {
         Self { cancel: CancellationToken::new(), ..self.clone() }
+    }
+
+    /// The same host for calls that are not the turn's own: their text is not streamed to the user (PROTOCOL T10).
+    pub fn unwatched(&self) -> Self {
+        let mut context = (*self.context).clone();
+        context.meta.request_id = None;
+        Self { context: Arc::new(context), ..self.clone() }
     }
 
     /// Largest request in bytes the transport carries.

@@ -14,6 +14,7 @@
 //! handler are made (`keeper_child`); all they need is prepared here.
 #![allow(unsafe_code)]
 
+use super::guard::ChildFilter;
 use super::keeper_child::{self, Plan};
 use super::known::Known;
 use super::tree;
@@ -38,6 +39,8 @@ pub(super) enum Stage {
     Directory = 3,
     /// No bash could be executed.
     Exec = 4,
+    /// The filter that keeps the host's socket from the shell could not be installed.
+    Filter = 5,
 }
 
 /// What a keeper says.
@@ -68,7 +71,7 @@ impl Record {
     pub(super) fn decode(bytes: [u8; Self::BYTES]) -> Option<Self> {
         let [kind, detail, _, _, a, b, c, d] = bytes;
         let value = i32::from_ne_bytes([a, b, c, d]);
-        let stage = [Stage::Subreaper, Stage::Fork, Stage::Directory, Stage::Exec];
+        let stage = [Stage::Subreaper, Stage::Fork, Stage::Directory, Stage::Exec, Stage::Filter];
         match kind {
             1 => Some(Self::Failed(stage.into_iter().find(|stage| *stage as u8 == detail)?, value)),
             2 => Some(Self::Exited { status: value, alone: detail != 0 }),
@@ -98,6 +101,7 @@ pub(super) fn start(
     argv: &[CString],
     envp: &[CString],
     workspace: &Path,
+    filter: &ChildFilter,
 ) -> Result<Started, StartFailure> {
     let directory = open(workspace, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
         .map_err(|errno| StartFailure::Workspace(errno.into()))?;
@@ -115,6 +119,8 @@ pub(super) fn start(
         status: status_keeper.as_raw_fd(),
         control: control_keeper.as_raw_fd(),
         workspace: directory.as_raw_fd(),
+        filter: filter.installer(),
+        filter_channel: filter.descriptor().unwrap_or(-1),
     };
     let lowest = [plan.null, plan.output, plan.status, plan.control, plan.workspace].into_iter().min();
     if lowest <= Some(2) {

@@ -5,6 +5,7 @@
 //! entry points are `extern "C"`, so that a panic in spite of that aborts instead of running the runner's code twice.
 #![allow(unsafe_code)]
 
+use super::guard::Installer;
 use super::keeper::{Record, Stage};
 use super::tree;
 use crate::limits;
@@ -22,6 +23,9 @@ pub(super) struct Plan<'a> {
     pub(super) status: c_int,
     pub(super) control: c_int,
     pub(super) workspace: c_int,
+    /// What the shell may not do, and the descriptor this needs until the exec (-1 for none).
+    pub(super) filter: Installer,
+    pub(super) filter_channel: c_int,
 }
 
 /// Forks by the bare system call: the C library's `fork` runs handlers and takes locks.
@@ -39,7 +43,9 @@ pub(super) unsafe fn fork() -> pid_t {
 pub(super) extern "C" fn keeper(plan: &Plan<'_>) -> ! {
     // SAFETY: all calls take integers or pointers into the plan and this frame, which outlive them.
     unsafe {
-        libc::setsid();
+        // A group of its own: what is sent to the runner's group must not end it too. Not a session: where the kernel
+        // schedules by session (autogroup) a new one waits its turn behind every busy one, milliseconds on a full machine.
+        libc::setpgid(0, 0);
         libc::prctl(libc::PR_SET_NAME, c"ax-keeper".as_ptr());
         // The kernel reads whole registers, so the numbers must be as wide.
         const YES: libc::c_ulong = 1;
@@ -51,7 +57,7 @@ pub(super) extern "C" fn keeper(plan: &Plan<'_>) -> ! {
         libc::dup2(plan.null, 0);
         libc::dup2(plan.output, 1);
         libc::dup2(plan.output, 2);
-        close_all_but([plan.status, plan.control, plan.workspace]);
+        close_all_but([plan.status, plan.control, plan.workspace, plan.filter_channel]);
         wake_on_child();
         let shell_pid = start_shell(plan);
         if shell_pid < 0 {
@@ -61,6 +67,7 @@ pub(super) extern "C" fn keeper(plan: &Plan<'_>) -> ! {
         libc::dup2(0, 1);
         libc::dup2(0, 2);
         libc::close(plan.workspace);
+        libc::close(plan.filter_channel);
         attend(plan, shell_pid)
     }
 }
@@ -94,6 +101,11 @@ extern "C" fn shell(plan: *mut libc::c_void) -> c_int {
         default_signals();
         if libc::fchdir(plan.workspace) != 0 {
             fail(plan, Stage::Directory);
+        }
+        let refused = plan.filter.install();
+        if refused != 0 {
+            say(plan, Record::Failed(Stage::Filter, refused));
+            libc::_exit(127);
         }
         for program in plan.programs.iter().filter(|program| !program.is_null()) {
             libc::execve(*program, plan.argv.as_ptr(), plan.envp.as_ptr());
@@ -237,10 +249,10 @@ unsafe fn default_signals() {
 }
 
 /// Closes every descriptor above the standard three but these.
-unsafe fn close_all_but(mut keep: [c_int; 3]) {
+unsafe fn close_all_but(mut keep: [c_int; 4]) {
     keep.sort_unstable();
     let mut from = 3;
-    for fd in keep {
+    for fd in keep.into_iter().filter(|fd| *fd >= 0) {
         if fd > from && !close_range(from, fd - 1) {
             return close_one_by_one(keep);
         }
@@ -257,7 +269,7 @@ fn close_range(first: c_int, last: c_int) -> bool {
 }
 
 /// The same where the kernel or a seccomp profile has no `close_range`: what `/proc` lists.
-fn close_one_by_one(keep: [c_int; 3]) {
+fn close_one_by_one(keep: [c_int; 4]) {
     tree::each_number(c"/proc/self/fd", |fd, listing| {
         if fd > 2 && fd != listing && !keep.contains(&fd) {
             // SAFETY: as above. The listing itself is closed by the one who opened it.
@@ -277,7 +289,7 @@ mod tests {
             let pid = fork();
             if pid == 0 {
                 let open = [0; 40].map(|_| libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY));
-                let keep = [open[20], open[3], open[39]];
+                let keep = [open[20], open[3], open[39], -1];
                 close_one_by_one(keep);
                 let is_open = |fd: c_int| libc::fcntl(fd, libc::F_GETFD) >= 0;
                 let right = open.iter().all(|fd| is_open(*fd) == keep.contains(fd)) && (0..3).all(is_open);

@@ -9,6 +9,8 @@ mod environment;
 mod stdin;
 
 #[cfg(target_os = "linux")]
+pub mod guard;
+#[cfg(target_os = "linux")]
 mod harden;
 #[cfg(target_os = "linux")]
 mod keeper;
@@ -37,5 +39,7 @@ pub use harden::{HardenError, close_inherited, harden};
 pub use known::{Known, adopt_orphans};
 #[cfg(target_os = "linux")]
 pub use shell::{End, Ended, Shell, StartError};
+#[cfg(target_os = "linux")]
+pub use tree::is_foreign;
 
 pub mod privileges;

@@ -78,10 +78,7 @@ impl Holdings {
                 ("permitted", words.permitted),
                 ("inheritable", words.inheritable),
                 ("bounding", numbers(|n| prctl_query(libc::PR_CAPBSET_READ, n, 0))),
-                (
-                    "ambient",
-                    numbers(|n| prctl_query(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_IS_SET as libc::c_ulong, n)),
-                ),
+                ("ambient", numbers(is_ambient)),
             ],
             no_new_privs: prctl::get_no_new_privs()?,
         })
@@ -136,7 +133,7 @@ pub fn drop_all(identity: Option<Identity>, bounding: Bounding) -> Result<(), Dr
     single_thread()?;
     let step = |step, remedy| move |error: String| DropError::Step { step, errno: error, remedy };
     let setpcap = "add the SETPCAP capability, or start without capabilities";
-    caps::clear(None, CapSet::Ambient).map_err(|e| e.to_string()).map_err(step("clearing the ambient set", setpcap))?;
+    clear_ambient().map_err(step("clearing the ambient set", setpcap))?;
     if bounding == Bounding::Empty {
         empty_bounding().map_err(|e| e.to_string()).map_err(step("emptying the bounding set", setpcap))?;
     }
@@ -171,6 +168,18 @@ fn check(identity: Option<Identity>, bounding: Bounding) -> Result<(), DropError
         return Err(DropError::Left("the user could be switched back to root".to_owned()));
     }
     Ok(())
+}
+
+/// A kernel without the set (gVisor, Linux before 4.3) refuses to clear it; then there is nothing in it.
+fn clear_ambient() -> Result<(), String> {
+    match caps::clear(None, CapSet::Ambient) {
+        Err(error) if numbers(is_ambient) != 0 => Err(error.to_string()),
+        _ => Ok(()),
+    }
+}
+
+fn is_ambient(number: libc::c_ulong) -> bool {
+    prctl_query(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_IS_SET as libc::c_ulong, number)
 }
 
 fn become_group(group: Gid) -> Result<(), Errno> {
@@ -281,6 +290,15 @@ fn socket_filter(architecture: &str) -> Result<BpfProgram, String> {
     // EPERM, not a signal: programs that probe for such a socket go on without it.
     let refuse = SeccompAction::Errno(libc::EPERM as u32);
     SeccompFilter::new(rules, SeccompAction::Allow, refuse, target).and_then(BpfProgram::try_from).map_err(text)
+}
+
+/// Version of the Landlock interface the kernel offers, if it offers one.
+pub fn landlock_abi() -> Option<u32> {
+    const VERSION: libc::c_uint = 1;
+    // SAFETY: with this flag the call takes no pointer and creates nothing; it returns a number or an error.
+    let answer =
+        unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<libc::c_void>(), 0, VERSION) };
+    u32::try_from(answer).ok().filter(|version| *version > 0)
 }
 
 /// Lets the child start with no signal blocked, whatever its parent blocks.

@@ -5,6 +5,7 @@
 //! stopped has started – by its time limit, by cancellation, by a future that is dropped – dies, all of it.
 
 use super::environment::ChildEnv;
+use super::guard::{ChildFilter, Guard, Mode, Setting};
 use super::keeper::{self, Stage, StartFailure};
 use super::output::Output;
 use super::script;
@@ -16,7 +17,7 @@ use std::collections::HashMap;
 use std::ffi::CString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::net::unix::pipe;
 use tokio::sync::watch;
@@ -75,24 +76,42 @@ pub enum StartError {
     /// It is there but cannot run.
     #[error("bash could not be executed: {0}")]
     Exec(io::Error),
+    /// The host's socket cannot be kept from it.
+    #[error("the command was not run, since the host's socket cannot be kept from it: {0}")]
+    Unguarded(String),
     /// The kernel lacks what the design rests on.
     #[error("this system cannot track the processes of a command: {0}")]
     Unsupported(io::Error),
 }
 
 /// Runs commands for one session of the runner.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct Shell {
     inner: Arc<Inner>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Inner {
     kept: Mutex<HashMap<i32, Arc<Kept>>>,
     closing: CancellationToken,
+    /// What is to be kept from commands.
+    secluded: Option<(Setting, Vec<PathBuf>)>,
+    /// Set up with the first command: a turn without one does not pay for it.
+    guard: OnceLock<Result<Guard, String>>,
 }
 
 impl Inner {
+    fn guard(&self) -> Result<Option<&Guard>, String> {
+        let Some((setting, sockets)) = &self.secluded else { return Ok(None) };
+        let start = || {
+            let guard = Guard::start(*setting, sockets.clone()).map_err(|error| error.to_string())?;
+            let mode = guard.mode().to_string();
+            tracing::info!(component = "runner", mode, why = guard.fallback().unwrap_or_default(), "unix_sockets");
+            Ok(guard)
+        };
+        self.guard.get_or_init(start).as_ref().map(Some).map_err(String::clone)
+    }
+
     fn kept(&self) -> MutexGuard<'_, HashMap<i32, Arc<Kept>>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -102,6 +121,16 @@ impl Shell {
     /// A shell that has run nothing yet.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The same, with these sockets of the host's kept from the commands in the way of `setting`.
+    pub fn secluding(setting: Setting, sockets: Vec<PathBuf>) -> Self {
+        Self { inner: Arc::new(Inner { secluded: Some((setting, sockets)), ..Inner::default() }) }
+    }
+
+    /// How the host's sockets are kept from commands. Sets it up if no command has done so.
+    pub fn seclusion(&self) -> Result<Option<Mode>, String> {
+        self.inner.guard().map(|guard| guard.map(Guard::mode))
     }
 
     /// Runs one command to its end, its time limit or its cancellation.
@@ -154,10 +183,15 @@ impl Shell {
     fn start(&self, command: &str, env: &ChildEnv, workspace: &Path) -> Result<(Call, Output), StartError> {
         let argv = script::arguments(command).map_err(|_| StartError::Nul)?;
         let programs = script::PROGRAMS.map(CString::from);
-        let started = keeper::start(&programs, &argv, &env.block(), workspace).map_err(|failure| match failure {
-            StartFailure::Workspace(error) => StartError::Workspace { path: workspace.to_owned(), error },
-            StartFailure::Resources(error) => StartError::Resources(error),
-        })?;
+        let filter = match self.inner.guard().map_err(StartError::Unguarded)? {
+            Some(guard) => guard.child(),
+            None => ChildFilter::none(),
+        };
+        let started =
+            keeper::start(&programs, &argv, &env.block(), workspace, &filter).map_err(|failure| match failure {
+                StartFailure::Workspace(error) => StartError::Workspace { path: workspace.to_owned(), error },
+                StartFailure::Resources(error) => StartError::Resources(error),
+            })?;
         // From here on an early return closes the control pipe, which ends what was started.
         let status = pipe::Receiver::from_owned_fd(started.status).map_err(StartError::Resources)?;
         let output = Output::new(started.output).map_err(StartError::Resources)?;
@@ -234,6 +268,7 @@ impl Call {
             Stage::Directory => StartError::Workspace { path: self.workspace.clone(), error },
             Stage::Exec if error.raw_os_error() == Some(Errno::ENOENT as i32) => StartError::NoBash,
             Stage::Exec => StartError::Exec(error),
+            Stage::Filter => StartError::Unguarded(error.to_string()),
         }
     }
 }

@@ -115,7 +115,7 @@ struct Buffer {
 
 impl Buffer {
     fn new(max: usize) -> Self {
-        Self { bytes: Zeroizing::new(vec![0; 64 * 1024]), len: 0, max }
+        Self { bytes: Zeroizing::new(vec![0; 8 * 1024]), len: 0, max }
     }
 
     /// Room for the next read, never empty: one byte more than the limit can be noticed.

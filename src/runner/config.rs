@@ -3,6 +3,7 @@
 use super::exit::Fatal;
 use crate::limits;
 use crate::log::LogConfig;
+use crate::os::guard::{Setting, UnknownSetting};
 use crate::secret::Secret;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -62,7 +63,7 @@ pub struct Config {
     /// `AX_GIT_SIDECAR_PORT`.
     pub sidecar_port: Option<String>,
     /// `AX_UNIX_SOCKETS`.
-    pub unix_sockets: Option<String>,
+    pub unix_sockets: Setting,
     /// The whole environment: what children may have is chosen from it by an allow-list.
     pub environment: Vec<(OsString, OsString)>,
 }
@@ -142,7 +143,8 @@ fn configure(flags: Flags, env: Environment) -> Result<Config, Fatal> {
         proxy_listen_port: env.text("AX_PROXY_LISTEN_PORT"),
         repo_url: env.text("WORKSPACE_REPO_URL"),
         sidecar_port: env.text("AX_GIT_SIDECAR_PORT"),
-        unix_sockets: env.text("AX_UNIX_SOCKETS"),
+        unix_sockets: (env.text("AX_UNIX_SOCKETS").unwrap_or_default().parse())
+            .map_err(|error: UnknownSetting| Fatal::UnixSockets(error.to_string()))?,
         environment: env.0,
     })
 }

@@ -7,7 +7,7 @@
 //! | failure | exit | last line contains | the host |
 //! |---|---|---|---|
 //! | bad launch, unknown agent, unusable payload | 1 | `validation failed` | gives up |
-//! | workspace cannot be opened | 1 | `validation failed` | gives up |
+//! | workspace cannot be opened, `AX_UNIX_SOCKETS` cannot be had | 1 | `validation failed` | gives up |
 //! | the host's socket cannot be reached or listened on | 1 | `ECONNREFUSED` | tries again |
 //! | link lost before any tool ran | 1 | `ECONNRESET` | tries again |
 //! | link lost after a tool ran | 1, and the reason on stdout | – | takes what stdout has |
@@ -39,6 +39,9 @@ pub enum Fatal {
         /// The system's words.
         reason: String,
     },
+    /// `AX_UNIX_SOCKETS` is wrong or cannot be had.
+    #[error("validation failed: {0}")]
+    UnixSockets(String),
     /// The HTTP client could not be set up.
     #[error("validation failed: {0}")]
     Client(String),

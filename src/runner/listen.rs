@@ -39,7 +39,7 @@ pub(super) async fn run(config: Config, path: &Path, stop: &Stop) -> Result<(), 
         }
     };
     let idle_limit = config.max_idle_polls;
-    let mut session = Session::new(config, link);
+    let mut session = Session::new(config, link)?;
     let mut next = Some(payload);
     let mut recent = Recent::default();
     while let Some(payload) = next.take() {

@@ -1,11 +1,12 @@
 //! A session: what outlives a turn, and the order of things within one (PROTOCOL §2.4, §5.3).
 
-use super::config::Config;
+use super::config::{Config, Transport};
 use super::exit::Fatal;
 use super::outside::{Outside, Way};
 use crate::agent::{self, Brief, Failure};
 use crate::gate::Gate;
 use crate::link::{CallContext, CallError, Host, HostLink};
+use crate::os::guard::Setting;
 use crate::os::{ChildEnv, Shell};
 use crate::prompt::{self, Clock, PromptInput};
 use crate::tools::{Toolbox, Turn};
@@ -70,11 +71,12 @@ impl TurnEnd {
 }
 
 impl Session {
-    pub(super) fn new(config: Config, link: Arc<dyn HostLink>) -> Self {
+    pub(super) fn new(config: Config, link: Arc<dyn HostLink>) -> Result<Self, Fatal> {
         let context = CallContext { meta: Meta::default(), token: config.pod_token.clone() };
         let carried = Carried { context, ..Carried::default() };
         let outside = Outside::open(&config);
-        Self { config, link, shell: Arc::new(Shell::new()), outside, carried }
+        let shell = Arc::new(shell(&config)?);
+        Ok(Self { config, link, shell, outside, carried })
     }
 
     /// Takes over what the payload says and returns the host as this turn calls it.
@@ -140,8 +142,9 @@ impl Session {
             max_tokens: self.config.max_tokens,
             system: self.prompt(payload),
         };
-        tracing::info!(component = "runner", history = payload.history.len(), "turn_started");
-        let ended = agent::run(&brief, agent::opening(payload), host, &tools, say).await;
+        // Not at the level of everyday: the first line starts the log's thread, and the model call should go out before.
+        tracing::debug!(component = "runner", history = payload.history.len(), "turn_started");
+        let ended = agent::run(&brief, payload, host, &tools, say).await;
         gate.flush().await;
         if !host.cancel().is_cancelled() {
             way.leave().await;
@@ -205,4 +208,16 @@ impl Session {
         input.dispatch = self.carried.dispatch.map_or(DispatchMode::Indirect, |dispatch| dispatch.mode);
         prompt::build(&input).text
     }
+}
+
+/// Where commands run. Only in connect mode has the host a socket that they could reach (DESIGN §4.11).
+fn shell(config: &Config) -> Result<Shell, Fatal> {
+    let Transport::Connect(socket) = &config.transport else { return Ok(Shell::new()) };
+    let sockets = [socket].into_iter().chain(&config.proxy_socket).cloned().collect();
+    let shell = Shell::secluding(config.unix_sockets, sockets);
+    if config.unix_sockets == Setting::Guard {
+        // Asked for by name: without it nothing runs.
+        shell.seclusion().map_err(Fatal::UnixSockets)?;
+    }
+    Ok(shell)
 }

@@ -27,7 +27,7 @@ pub(super) async fn run(config: Config, url: &str, stop: &Stop) -> Result<(), Fa
     let (agent, idle_limit) = (config.agent(), config.max_idle_polls);
     let pod = CallContext { meta: Meta::default(), token: config.pod_token.clone() };
     let pod_host = Host::new(link.clone(), pod, stop.token().clone());
-    let mut session = Session::new(config, link);
+    let mut session = Session::new(config, link)?;
     let mut recent = Recent::default();
     let mut idle = 0;
     while !stop.token().is_cancelled() {

@@ -148,7 +148,10 @@ impl Toolbox {
     {
         let args: A = arguments::read(name, Some(args)).map_err(|error| error.to_string())?;
         let workspace = self.turn.workspace.clone();
-        let call = blocking(move || prepare(args, &workspace)).await??;
+        let call = match blocking(move || prepare(args, &workspace)).await? {
+            Ok(call) => call,
+            Err(error) => return Ok(json!({"error": error}).to_string()),
+        };
         let call = match self.turn.gate.approve(call).await {
             Ok(call) => call,
             Err(refusal) => return Ok(json!({"error": refusal.to_string()}).to_string()),

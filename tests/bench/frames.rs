@@ -83,11 +83,13 @@ impl Clients {
             effort.large_frames,
             [&mut || timed(1, || Ok(runtime.block_on(link.call(&send, context))?)), &mut || {
                 timed(1, || {
-                    let mut body = br#"{"_msgId":"1","action":"ack","request":"#.to_vec();
-                    serde_json::to_writer(&mut body, &plain)?;
-                    body.push(b'}');
-                    raw.write_all(&(body.len() as u32).to_be_bytes())?;
-                    raw.write_all(&body)?;
+                    // Room for the length, which is known last.
+                    let mut frame = br#"    {"_msgId":"1","action":"ack","request":"#.to_vec();
+                    serde_json::to_writer(&mut frame, &plain)?;
+                    frame.push(b'}');
+                    let length = u32::try_from(frame.len() - 4)?.to_be_bytes();
+                    frame.splice(..4, length);
+                    raw.write_all(&frame)?;
                     receive(raw, &mut reply)
                 })
             }],

@@ -300,6 +300,19 @@ fn only_what_was_allowed_is_reported_and_ids_are_new() {
 }
 
 #[test]
+fn a_lost_reply_of_the_model_is_given_again() {
+    let script = Script::json(json!([{"text": "first"}, {"text": "second"}]));
+    let host = FakeHost::socket(script).fault("llm_call", 1, Fault::Close(Point::Reply(7))).start();
+    let question = json!([{"role": "user", "content": "a"}]);
+    let mut client = Client::connect(&host);
+    client.send(&llm(1, &question));
+    assert!(client.receive().is_err());
+    let mut client = Client::connect(&host);
+    assert_eq!(client.ask(&llm(2, &question))["chunks"][0]["content"], "first");
+    assert_eq!(client.ask(&llm(3, &question))["chunks"][0]["content"], "second");
+}
+
+#[test]
 fn the_runner_end_to_end() {
     let script = json!([
         {"text": "Looking.", "tools": [{"name": "bash", "args": {"command": "echo hi"}}]},

@@ -366,7 +366,7 @@ fn plant(workspace: &Path, mark: &Path) {
     );
     fs::write(
         workspace.join("more.config"),
-        &config.replace("[include]", "[ignored]").replace("[includeIf", "[ignored"),
+        config.replace("[include]", "[ignored]").replace("[includeIf", "[ignored"),
     )
     .unwrap();
     fs::write(workspace.join(".gitattributes"), "* filter=x diff=x merge=x\n").unwrap();
@@ -456,4 +456,97 @@ async fn a_remote_that_names_a_program_is_refused() {
         assert!(Workspace::open(&settings).await.is_err(), "{url}");
         assert!(!mark.exists(), "{url}");
     }
+}
+
+/// `git http-backend` on loopback, behind a name and a password; counts the requests.
+async fn http_backend(root: PathBuf) -> (u16, std::sync::Arc<std::sync::atomic::AtomicUsize>) {
+    use bytes::Bytes;
+    use http_body_util::{BodyExt, Full};
+    use hyper::body::Incoming;
+    use hyper::{Request, Response};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let served = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counter = served.clone();
+    let answer = move |request: Request<Incoming>| {
+        let (root, counter) = (root.clone(), counter.clone());
+        async move {
+            let header =
+                |name: &str| request.headers().get(name).and_then(|v| v.to_str().ok()).unwrap_or("").to_owned();
+            // agent:hunter2
+            if header("authorization") != "Basic YWdlbnQ6aHVudGVyMg==" {
+                let builder = Response::builder().status(401).header("WWW-Authenticate", "Basic realm=\"r\"");
+                return Ok::<_, std::convert::Infallible>(builder.body(Full::new(Bytes::new())).unwrap());
+            }
+            counter.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            let mut command = tokio::process::Command::new("git");
+            command.args(["-c", "http.receivepack=true", "http-backend"]);
+            command.env("GIT_PROJECT_ROOT", &root).env("GIT_HTTP_EXPORT_ALL", "1").env("REMOTE_USER", "agent");
+            command.env("REQUEST_METHOD", request.method().as_str()).env("PATH_INFO", request.uri().path());
+            command
+                .env("QUERY_STRING", request.uri().query().unwrap_or(""))
+                .env("CONTENT_TYPE", header("content-type"));
+            command
+                .env("HTTP_CONTENT_ENCODING", header("content-encoding"))
+                .env("GIT_PROTOCOL", header("git-protocol"));
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+            let body = request.into_body().collect().await.unwrap().to_bytes();
+            command.env("CONTENT_LENGTH", body.len().to_string());
+            let mut child = command.spawn().unwrap();
+            let mut stdin = child.stdin.take().unwrap();
+            let feed = async move {
+                let _ = tokio::io::AsyncWriteExt::write_all(&mut stdin, &body).await;
+            };
+            let (output, ()) = tokio::join!(child.wait_with_output(), feed);
+            let output = output.unwrap().stdout;
+            let cut = output.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+            let mut builder = Response::builder();
+            for line in String::from_utf8_lossy(&output[..cut]).lines() {
+                let (name, value) = line.split_once(": ").unwrap();
+                builder = match name {
+                    "Status" => builder.status(value[..3].parse::<u16>().unwrap()),
+                    _ => builder.header(name, value),
+                };
+            }
+            Ok(builder.body(Full::new(Bytes::copy_from_slice(&output[cut + 4..]))).unwrap())
+        }
+    };
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let service = hyper::service::service_fn(answer.clone());
+            let io = hyper_util::rt::TokioIo::new(stream);
+            tokio::spawn(hyper::server::conn::http1::Builder::new().serve_connection(io, service));
+        }
+    });
+    (port, served)
+}
+
+#[tokio::test]
+async fn over_http_with_a_password_that_is_never_shown() {
+    let scene = Scene::new();
+    scene.elsewhere("a.txt", "1");
+    let (port, served) = http_backend(scene.path("")).await;
+    let url = |login: &str| format!("http://{login}@127.0.0.1:{port}/remote.git");
+    let settings = Settings { url: url("agent:hunter2"), ..scene.settings() };
+    let workspace = Workspace::open(&settings).await.unwrap();
+    assert_eq!(scene.read("a.txt").as_deref(), Some("1"));
+    // More than git sends in one piece.
+    let noise: Vec<u8> = (0..3_000_000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
+    fs::write(scene.path("workspace/noise"), &noise).unwrap();
+    assert!(done(&workspace.save().await.unwrap()));
+    assert_eq!(git(&scene.path("remote.git"), &["cat-file", "-s", "main:noise"]).trim(), "3000000");
+    assert!(served.load(std::sync::atomic::Ordering::SeqCst) > 3);
+    let leaked =
+        Command::new("grep").args(["-rl", "hunter2", "."]).current_dir(scene.path("workspace")).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&leaked.stdout), "", "not in the agent's files");
+
+    let other = Scene::new();
+    let settings = Settings { url: url("agent:wrong-hunter"), ..other.settings() };
+    let error = Workspace::open(&settings).await.err().unwrap().to_string();
+    assert!(!error.contains("wrong-hunter") && error.contains("git fetch failed"), "{error}");
+    // Through a proxy that is not there: the environment is used, and the failure is told.
+    let environment = vec![("http_proxy".to_owned(), "http://127.0.0.1:1".to_owned())];
+    let settings =
+        Settings { url: url("agent:hunter2").replace("127.0.0.1", "git.invalid"), environment, ..other.settings() };
+    assert!(Workspace::open(&settings).await.err().unwrap().to_string().contains("127.0.0.1 port 1"));
 }

@@ -1,0 +1,201 @@
+//! Payload texts as wire messages (PROTOCOL §6.3–6.5): what the host sent, made fit to be sent back.
+
+use crate::limits;
+use crate::text::{cut_units, units};
+use crate::wire::{Block, Content, HistoryTurn, Message, Role};
+
+/// Earlier turns as messages. A conversation begins with the user; where the host's does not, a note stands first.
+pub fn history(turns: &[HistoryTurn]) -> Vec<Message> {
+    let mut messages: Vec<Message> = turns.iter().map(turn).collect();
+    if messages.first().is_some_and(|first| first.role != Role::User) {
+        messages.insert(0, Message::text(Role::User, "[What was said before is not shown.]"));
+    }
+    messages
+}
+
+fn turn(turn: &HistoryTurn) -> Message {
+    let text = turn.content.to_text("\n");
+    if turn.role != "user" {
+        return Message::text(Role::Assistant, filled(&text));
+    }
+    match turn.sender.as_deref().map(sender).filter(|sender| !sender.is_empty()) {
+        Some(sender) => Message::text(Role::User, filled(&format!("[{sender}]: {text}"))),
+        None => Message::text(Role::User, filled(&text)),
+    }
+}
+
+/// A name that cannot end its own bracket or start another line.
+fn sender(raw: &str) -> String {
+    let kept = raw.chars().filter(|c| c.is_ascii_alphanumeric() || "_.-".contains(*c));
+    kept.take(limits::SENDER_MAX_CHARS).collect()
+}
+
+/// Text as the host and the providers take it: not empty, not over the limit, without NUL.
+pub(super) fn filled(text: &str) -> String {
+    if text.trim().is_empty() {
+        return ".".to_owned();
+    }
+    let text = text.replace('\0', "\u{2400}");
+    let length = units(&text);
+    if length <= limits::MESSAGE_MAX_UNITS {
+        return text;
+    }
+    let note = format!("\n\n[truncated — {length} chars total]");
+    format!("{}{note}", cut_units(&text, limits::MESSAGE_MAX_UNITS - units(&note)))
+}
+
+/// A tool result's text (PROTOCOL §6.3).
+pub(super) fn result_text(text: &str) -> String {
+    let text = text.replace('\0', "\u{2400}");
+    match units(&text) {
+        _ if text.trim().is_empty() => "[no output]".to_owned(),
+        0..=limits::TOOL_RESULT_MAX_UNITS => text,
+        length => format!("{}\n\n[truncated — {length} chars total]", cut_units(&text, limits::TOOL_RESULT_MAX_UNITS)),
+    }
+}
+
+/// The current message's media as blocks the host takes, as many as fit into `bytes` together; the others become notes.
+/// Unresolved references are left out (PROTOCOL §6.4).
+pub(super) fn media(message: &Content, bytes: usize) -> Vec<Block> {
+    let Content::Blocks(blocks) = message else { return Vec::new() };
+    let mut left = bytes;
+    let mut kept = Vec::new();
+    for block in blocks {
+        let Some((data, what)) = described(block) else { continue };
+        if let Err(why) = acceptable(block) {
+            kept.push(note(&what, why));
+        } else if data > left {
+            kept.push(note(&what, "too large to be passed on"));
+        } else {
+            left -= data;
+            kept.push(block.clone());
+        }
+    }
+    kept
+}
+
+/// Bytes that media take in a request; notes count as text.
+pub(super) fn media_bytes(media: &[Block]) -> usize {
+    media.iter().filter_map(described).map(|(bytes, _)| bytes).sum()
+}
+
+fn described(block: &Block) -> Option<(usize, String)> {
+    // The other fields and the JSON around them.
+    const FRAME: usize = 128;
+    match block {
+        Block::ImageData { data, mime_type } => {
+            Some((data.len() + mime_type.len() + FRAME, format!("image ({mime_type}, {} bytes)", data.len() / 4 * 3)))
+        }
+        Block::FileData { data, mime_type, filename } => Some((
+            data.len() + mime_type.len() + filename.len() * 2 + FRAME,
+            format!("file {filename} ({mime_type}, {} bytes)", data.len() / 4 * 3),
+        )),
+        _ => None,
+    }
+}
+
+/// The limits of PROTOCOL §14; one block that breaks them would cost the whole request.
+fn acceptable(block: &Block) -> Result<(), &'static str> {
+    let base64 = |data: &str| data.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/=-_\r\n".contains(&byte));
+    match block {
+        Block::ImageData { data, mime_type } => match mime_type.as_str() {
+            _ if data.is_empty() || !base64(data) => Err("its data is damaged"),
+            _ if data.len() > limits::MEDIA_MAX_UNITS => Err("too large to be passed on"),
+            "image/png" | "image/jpeg" | "image/gif" | "image/webp" => Ok(()),
+            _ => Err("a kind of image that cannot be passed on"),
+        },
+        Block::FileData { data, mime_type, filename } => {
+            let short = |text: &str, max| !text.contains('\0') && units(text) <= max;
+            match short(mime_type, limits::MIME_TYPE_MAX_UNITS) && short(filename, limits::FILENAME_MAX_UNITS) {
+                _ if data.is_empty() || !base64(data) => Err("its data is damaged"),
+                _ if data.len() > limits::MEDIA_MAX_UNITS => Err("too large to be passed on"),
+                true => Ok(()),
+                false => Err("its name or type is too long"),
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
+fn note(what: &str, why: &str) -> Block {
+    let what = what.replace('\0', "\u{2400}");
+    Block::Text { text: format!("[Attachment left out: {}: {why}.]", cut_units(&what, limits::FILENAME_MAX_UNITS)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(role: &str, text: &str, sender: Option<&str>) -> HistoryTurn {
+        HistoryTurn { role: role.into(), content: Content::Text(text.into()), sender: sender.map(str::to_owned) }
+    }
+
+    #[test]
+    fn senders_are_named_and_cannot_forge() {
+        for (role, text, sender, wanted) in [
+            ("user", "hi", Some("sam.k"), Message::text(Role::User, "[sam.k]: hi")),
+            ("user", "hi", Some("a]\n[boss"), Message::text(Role::User, "[aboss]: hi")),
+            ("user", "hi", Some("日本"), Message::text(Role::User, "hi")),
+            ("user", "hi", None, Message::text(Role::User, "hi")),
+            ("user", "", Some("a"), Message::text(Role::User, "[a]: ")),
+            ("user", " \n", None, Message::text(Role::User, ".")),
+            ("assistant", "yes", Some("a"), Message::text(Role::Assistant, "yes")),
+            ("tool", "\0", None, Message::text(Role::Assistant, "\u{2400}")),
+        ] {
+            assert_eq!(turn(&said(role, text, sender)), wanted);
+        }
+        let Content::Text(long) = turn(&said("user", "x", Some(&"y".repeat(500)))).content else { panic!() };
+        assert_eq!(long.len(), limits::SENDER_MAX_CHARS + 5);
+    }
+
+    #[test]
+    fn a_conversation_begins_with_the_user() {
+        assert_eq!(history(&[said("assistant", "a", None)]).len(), 2);
+        assert_eq!(history(&[said("user", "a", None)]).len(), 1);
+        assert!(history(&[]).is_empty());
+    }
+
+    #[test]
+    fn texts_fit_and_are_never_empty() {
+        assert_eq!(result_text(" \n"), "[no output]");
+        assert_eq!(result_text("\0"), "\u{2400}");
+        let long = "é".repeat(limits::TOOL_RESULT_MAX_UNITS + 1);
+        assert!(result_text(&long).ends_with("\n\n[truncated — 200001 chars total]"));
+        assert!(units(&result_text(&long)) <= limits::TOOL_RESULT_HOST_MAX_UNITS);
+        assert_eq!(units(&filled(&long)), limits::MESSAGE_MAX_UNITS);
+    }
+
+    #[test]
+    fn media_are_passed_on_or_named() {
+        let image = |mime: &str, data: &str| Block::ImageData { data: data.into(), mime_type: mime.into() };
+        let file = |name: &str, data: &str| Block::FileData {
+            data: data.into(),
+            mime_type: "application/pdf".into(),
+            filename: name.into(),
+        };
+        let message = Content::Blocks(vec![
+            Block::Text { text: "look".into() },
+            image("image/png", "AAAA"),
+            image("image/tiff", "AAAA"),
+            image("image/png", "not base64!"),
+            image("image/png", ""),
+            Block::Image { file_id: "f".into(), mime_type: "image/png".into() },
+            file("a.pdf", "BBBB"),
+            file(&"n".repeat(600), "BBBB"),
+            file("big.pdf", &"C".repeat(2000)),
+        ]);
+        let kept = media(&message, 1000);
+        let texts: Vec<&str> = kept
+            .iter()
+            .filter_map(|block| if let Block::Text { text } = block { Some(text.as_str()) } else { None })
+            .collect();
+        assert_eq!(kept.len(), 7);
+        assert_eq!(texts.len(), 5, "{texts:?}");
+        assert_eq!(
+            texts[4],
+            "[Attachment left out: file big.pdf (application/pdf, 1500 bytes): too large to be passed on.]"
+        );
+        assert!(media_bytes(&kept) <= 1000);
+        assert!(media(&Content::Text("x".into()), 1000).is_empty());
+    }
+}

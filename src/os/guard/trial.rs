@@ -1,0 +1,116 @@
+//! Does it work here? Tried on a child, since each piece can be missing in the kernel, in the engine's own filter, or in
+//! what this user may do, and a list of versions would guess.
+#![allow(unsafe_code)]
+
+use super::super::keeper_child;
+use super::super::known::{self, Known};
+use super::install::{ChildFilter, Installer};
+use crate::limits;
+use std::io;
+use std::time::Instant;
+
+/// No directory, whatever the system: opening it gives `ENOENT`, which only the supervisor's own attempt can bring back.
+const NOWHERE: &[u8] = b"/proc/self/ax-guard-trial\0";
+
+/// A connect that the supervisor has made must come back with its result.
+pub(super) fn guard(filter: &ChildFilter) -> io::Result<()> {
+    match run(filter.installer(), try_connect)? {
+        (0, libc::ENOENT) => Ok(()),
+        (0, errno) => Err(missing("the supervisor gets", errno)),
+        (errno, _) => Err(missing("the filter gets", errno)),
+    }
+}
+
+/// A new Unix socket must be refused.
+pub(super) fn deny(filter: &ChildFilter) -> io::Result<()> {
+    match run(filter.installer(), try_socket)? {
+        (0, libc::EAFNOSUPPORT) => Ok(()),
+        (0, errno) => Err(missing("a socket gets", errno)),
+        (errno, _) => Err(missing("the filter gets", errno)),
+    }
+}
+
+fn missing(what: &str, errno: i32) -> io::Error {
+    let cause = if errno == 0 { "no refusal".to_owned() } else { io::Error::from_raw_os_error(errno).to_string() };
+    io::Error::new(io::ErrorKind::Unsupported, format!("{what} {cause}"))
+}
+
+/// Forks a child that installs the filter and makes one attempt. Returns both errnos.
+fn run(installer: Installer, attempt: extern "C" fn() -> i32) -> io::Result<(i32, i32)> {
+    let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC | nix::fcntl::OFlag::O_NONBLOCK)?;
+    let ((), child) = Known::start(|| {
+        use std::os::fd::AsRawFd;
+        let writer = writer.as_raw_fd();
+        // SAFETY: in the child system calls only, then `_exit`.
+        match unsafe { keeper_child::fork() } {
+            0 => child(installer, attempt, writer),
+            pid if pid < 0 => Err(io::Error::last_os_error()),
+            pid => Ok(((), pid)),
+        }
+    })?;
+    drop(writer);
+    let started = Instant::now();
+    let mut answer = [0; 8];
+    let outcome = loop {
+        match nix::unistd::read(&reader, &mut answer) {
+            Ok(8) => {
+                let [a, b, c, d, e, f, g, h] = answer;
+                break Ok((i32::from_ne_bytes([a, b, c, d]), i32::from_ne_bytes([e, f, g, h])));
+            }
+            Ok(_) => break Err(io::Error::new(io::ErrorKind::Unsupported, "the child of the trial died")),
+            Err(_) if started.elapsed() > limits::GUARD_TRIAL => {
+                break Err(io::Error::new(io::ErrorKind::Unsupported, "the child of the trial hangs"));
+            }
+            Err(_) => std::thread::sleep(limits::REAP_PAUSE),
+        }
+    };
+    let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(child.pid()), nix::sys::signal::Signal::SIGKILL);
+    while !known::reap(child.pid()) && started.elapsed() < 2 * limits::GUARD_TRIAL {
+        std::thread::sleep(limits::REAP_PAUSE);
+    }
+    outcome
+}
+
+fn child(installer: Installer, attempt: extern "C" fn() -> i32, writer: i32) -> ! {
+    // SAFETY: system calls on numbers and on this frame. A child of ours is readable after its exec; this one has none, so it
+    // says so itself, in its own copy of our memory.
+    unsafe {
+        libc::prctl(
+            libc::PR_SET_DUMPABLE,
+            1 as libc::c_ulong,
+            0 as libc::c_ulong,
+            0 as libc::c_ulong,
+            0 as libc::c_ulong,
+        );
+        let installed = installer.install();
+        let tried = if installed == 0 { attempt() } else { 0 };
+        let answer = [installed, tried];
+        libc::write(writer, answer.as_ptr().cast(), 8);
+        libc::_exit(0)
+    }
+}
+
+extern "C" fn try_connect() -> i32 {
+    // SAFETY: the address is in this frame and as long as it says.
+    unsafe {
+        let socket = libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
+        let mut address: libc::sockaddr_un = std::mem::zeroed();
+        address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+        std::ptr::copy_nonoverlapping(NOWHERE.as_ptr(), address.sun_path.as_mut_ptr().cast(), NOWHERE.len());
+        let length = std::mem::size_of::<libc::sockaddr_un>() as libc::socklen_t;
+        match libc::connect(socket, (&raw const address).cast(), length) {
+            0 => 0,
+            _ => *libc::__errno_location(),
+        }
+    }
+}
+
+extern "C" fn try_socket() -> i32 {
+    // SAFETY: numbers only.
+    unsafe {
+        match libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) {
+            0.. => 0,
+            _ => *libc::__errno_location(),
+        }
+    }
+}

@@ -1,0 +1,270 @@
+# N01, N02, N04, N09: what leaves the box, with a sniffer at the other end. Needs root; makes its own namespaces.
+
+ATTACK="/usr/bin/python3 $TMP/attack.py $PEER4 $PEER6"
+ALLOWED_TUPLE="(arp) or (tcp and host $PEER4 and port 3128)"
+
+net_tests() {
+  install -m 644 "$HERE/attack.py" "$TMP/attack.py"
+  need ip tcpdump nft socat python3 unshare dig curl
+  network_up || { not_ok network "the namespaces could not be made"; return; }
+  serve TCP4-LISTEN:3128,bind=$PEER4,fork,reuseaddr
+  serve TCP6-LISTEN:3129,bind=[$PEER6],fork,reuseaddr
+  serve TCP4-LISTEN:80,bind=1.2.3.4,fork,reuseaddr
+  serve TCP4-LISTEN:81,bind=$PEER4,fork,reuseaddr
+  serve UDP4-LISTEN:53,bind=8.8.8.8,fork,reuseaddr
+  sleep 0.3
+  sniffer_sees
+  closed_ways
+  open_ways
+  policies_that_do_not_start
+  environments_that_do_not_start
+  old_flows
+  inbound
+  reruns
+}
+
+# The control: without rules the same tries are seen, so silence later means something.
+sniffer_sees() {
+  sniff_start
+  in_agent setpriv --reuid 1000 --regid 1000 --clear-groups $ATTACK v4 v6 dns other >"$TMP/tries" 2>&1
+  sniff_stop arp
+  SEEN="$PACKETS packets, $(grep -c SENT "$TMP/tries") tries went out"
+  check "control: without rules the tries reach the sniffer ($SEEN)" [ "$PACKETS" -gt 20 ]
+}
+
+# closed NAME GROUPS [NAME=value...]: the payload tries GROUPS; nothing beyond the allowed tuple may be seen.
+closed() {
+  local name=$1 groups=$2
+  shift 2
+  reset_rules
+  sniff_start
+  run_enter "$@" -- -- $ATTACK $groups
+  sniff_stop "$ALLOWED_TUPLE"
+  printf '      %-44s exit %s, %s packets left, %s tries refused\n' "$name" "$RC" "$PACKETS" "$(grep -c refused "$TMP/out")"
+  SEEN="exit $RC, $PACKETS packets: $SHOWN $ERR"
+  check "$name: nothing leaves" [ "$RC" = 0 -a "$PACKETS" = 0 ]
+  SEEN="the word CANARY was seen"
+  check "$name: no canary" eval "! grep -qa CANARY '$PCAP'"
+}
+
+closed_ways() {
+  local gate="AX_NET_POLICY=gate AX_NET_ALLOW=$PEER4:3128"
+  closed "N01 none, IPv6 and IPv4" "v4 v6" AX_NET_POLICY=none
+  closed "N02 none, name service" dns AX_NET_POLICY=none
+  closed "N09 none, other protocols" other AX_NET_POLICY=none
+  closed "N01 gate, IPv6 and IPv4" "v4 v6" $gate
+  closed "N02 gate, name service" dns $gate
+  closed "N09 gate, other protocols" other $gate
+  SEEN=$(in_agent nft -j list ruleset)
+  for hook in output input forward; do
+    check "rules: $hook is hooked with policy drop in family inet" \
+      eval "printf '%s' \"\$SEEN\" | jq -e '[.nftables[].chain? | select(. and .family==\"inet\" and .hook==\"$hook\" and .policy==\"drop\")] | length == 1' >/dev/null"
+  done
+  check "rules: the counters moved" \
+    eval "printf '%s' \"\$SEEN\" | jq -e '[.nftables[].rule? | select(.) | .expr[]? | .counter?.packets // 0] | add > 0' >/dev/null"
+  # A new address after the start opens nothing.
+  ip -n "$AGENT_NS" addr add 2001:db8:5::5/64 dev eth0 nodad
+  sniff_start
+  in_agent setpriv --reuid 1000 --regid 1000 --clear-groups $ATTACK v6 >/dev/null 2>&1
+  sniff_stop "$ALLOWED_TUPLE"
+  SEEN=$SHOWN
+  check "N01 an address added after the start opens nothing" [ "$PACKETS" = 0 ]
+  ip -n "$AGENT_NS" addr del 2001:db8:5::5/64 dev eth0
+  # The embedded resolver of an engine: reachable over loopback, its port rewritten before an ordinary filter looks.
+  reset_rules
+  in_agent nft -f - <<EOF
+table ip engine {
+  chain out { type nat hook output priority -100; ip daddr 127.0.0.11 udp dport 53 dnat to 127.0.0.11:40053; }
+}
+EOF
+  : >"$TMP/resolver"
+  background "${IN_AGENT[@]}" socat -u UDP4-RECVFROM:40053,bind=127.0.0.11,fork OPEN:"$TMP/resolver",append
+  sleep 0.3
+  run_enter AX_NET_POLICY=none -- -- $ATTACK dns
+  sleep 0.3
+  SEEN="exit $RC; $(wc -c <"$TMP/resolver") bytes arrived"
+  check "N02 an embedded resolver behind a port rewrite hears nothing" [ "$RC" = 0 -a ! -s "$TMP/resolver" ]
+  SEEN=$(in_agent nft list tables)
+  check "other tables are left alone" eval "printf '%s' \"\$SEEN\" | grep -q 'table ip engine'"
+}
+
+open_ways() {
+  local connect="socat -T2 - TCP:$PEER4:3128"
+  reset_rules
+  run_enter AX_NET_POLICY=gate AX_NET_ALLOW=$PEER4:3128 -- -- $connect
+  SEEN="exit $RC: $OUT $ERR"
+  check "gate: the named proxy answers" [ "$OUT" = greeting ]
+  reset_rules
+  run_enter AX_HOST_URL=http://$PEER4:3128 -- -- $connect
+  check "auto with NET_ADMIN: a gate to the host" [ "$OUT" = greeting ]
+  reset_rules
+  run_enter AX_NET_POLICY=allow "AX_NET_ALLOW=[$PEER6]:3129" -- -- socat -T2 - "TCP6:[$PEER6]:3129"
+  SEEN="exit $RC: $OUT $ERR"
+  check "allow: IPv6 with a neighbour that must be found" [ "$OUT" = greeting ]
+  reset_rules
+  run_enter AX_NET_POLICY=allow AX_NET_ALLOW=twice.test:3128 -- -- socat -T2 - TCP4:twice.test:3128
+  SEEN="exit $RC: $OUT $ERR"
+  check "allow: a name with the same address twice works, and after the rules too" [ "$OUT" = greeting ]
+  reset_rules
+  run_enter AX_NET_POLICY=gate AX_HOST_URL=http://known.test:3128/x -- -- bash -c 'echo $AX_HOST_URL'
+  SEEN="exit $RC: $OUT $ERR"
+  check "gate: a plain http name becomes its address" [ "$OUT" = "http://$PEER4:3128/x" ]
+  printf 'mode = "allow"\nallow = ["%s:3128"]\n' $PEER4 >"$TMP/policy.toml"
+  reset_rules
+  run_enter -- --policy "$TMP/policy.toml" -- $connect
+  check "a policy file" [ "$OUT" = greeting ]
+}
+
+# refused NAME CODE WORD [NAME=value...] [-- enter words]: must end with CODE, say WORD in one line, run and send nothing.
+refused() {
+  local name=$1 code=$2 word=$3 vars=()
+  shift 3
+  while [ $# -gt 0 ] && [ "$1" != -- ]; do vars+=("$1"); shift; done
+  [ $# -gt 0 ] && shift
+  rm -f "$TMP/ran"
+  sniff_start
+  run_enter ${vars[@]+"${vars[@]}"} -- "$@" -- touch "$TMP/ran"
+  sniff_stop "${EXPECTED:-}"
+  local lines
+  lines=$(grep -c '^ax-runner enter: ' "$TMP/err")
+  printf '      %-44s exit %s, %s packets, %s ms: %s\n' "$name" "$RC" "$PACKETS" "$MS" "$(tail -n1 "$TMP/err")"
+  SEEN="exit $RC, $PACKETS packets, $MS ms, $lines lines: $ERR"
+  check "$name" eval "[ $RC = $code -a ! -e '$TMP/ran' -a $PACKETS = 0 -a $MS -lt 10000 -a $lines = 1 ] && grep -qi -- '$word' '$TMP/err'"
+}
+
+policies_that_do_not_start() {
+  reset_rules
+  refused "N04 empty policy" 78 AX_NET_POLICY AX_NET_POLICY=
+  refused "N04 unknown mode" 78 AX_NET_POLICY AX_NET_POLICY=off
+  refused "N04 garbage address" 78 256.0.0.1 AX_NET_POLICY=gate AX_NET_ALLOW=256.0.0.1:80
+  refused "N04 empty list" 78 empty AX_NET_POLICY=gate AX_NET_ALLOW=
+  refused "N04 empty host URL" 78 'names no destination' AX_NET_POLICY=gate AX_HOST_URL=
+  refused "N04 name service through the gate" 78 'name service' AX_NET_POLICY=gate AX_NET_ALLOW=8.8.8.8:53
+  printf '{"mode":"none","mode":"external"}' >"$TMP/p.json"
+  refused "N04 duplicate key" 78 duplicate -- --policy "$TMP/p.json"
+  printf 'mode = "none"\nalow = ["1.2.3.4:80"]\n' >"$TMP/p.toml"
+  refused "N04 unknown key" 78 alow -- --policy "$TMP/p.toml"
+  printf 'mode = "none"\n' >"$TMP/p.toml"
+  refused "N04 a variable that would switch the file off" 78 AX_NET_POLICY AX_NET_POLICY=external -- --policy "$TMP/p.toml"
+  refused "N04 a variable that would widen the file" 78 AX_NET_ALLOW AX_NET_ALLOW=1.2.3.4:80 -- --policy "$TMP/p.toml"
+  mkfifo "$TMP/fifo"
+  refused "N04 a policy that is a pipe" 78 'regular file' -- --policy "$TMP/fifo"
+  refused "N04 isolated with a network" 77 eth0 AX_NET_POLICY=isolated
+  refused "unknown option" 78 polcy -- --polcy
+  printf 'A=1\n' >"$TMP/env"
+  chmod 644 "$TMP/env"
+  refused "an environment file others can read" 78 0600 AX_NET_POLICY=none -- --env-file "$TMP/env"
+  refused "a workspace in a system path" 78 AX_WORKSPACE AX_NET_POLICY=none AX_WORKSPACE=/etc/ws
+  reset_rules
+}
+
+# In a private mount namespace (ip netns exec makes one): another nft.
+with_nft() { WRAP="bash $TMP/with-nft $1"; }
+
+environments_that_do_not_start() {
+  cat >"$TMP/with-nft" <<'EOF'
+mount --bind "$1" /usr/sbin/nft || exit 99
+shift
+exec "$@"
+EOF
+  printf '#!/bin/sh\nexit 1\n' >"$TMP/nft-fails"
+  printf '#!/bin/sh\nexit 0\n' >"$TMP/nft-nothing"
+  printf '#!/bin/sh\nsleep 30 & sleep 30\n' >"$TMP/nft-hangs"
+  printf '#!/bin/sh\nyes\n' >"$TMP/nft-floods"
+  cp /usr/sbin/nft "$TMP/nft-real"
+  # Loads something else than it was given, and lists truly.
+  printf '#!/bin/sh\ncase "$1" in -f) sed "s/policy drop/policy accept/;/refuse/d" | %s -f - ;; *) exec %s "$@" ;; esac\n' "$TMP/nft-real" "$TMP/nft-real" >"$TMP/nft-weak"
+  # Loads nothing and lists what was asked for: only trying finds out.
+  printf '#!/bin/sh\ncase "$1" in -f) cat >/dev/null ;; *) cat %s/listing ;; esac\n' "$TMP" >"$TMP/nft-lies"
+  chmod 755 "$TMP"/nft-*
+  reset_rules
+  run_enter AX_NET_POLICY=none -- -- true
+  in_agent nft -j list table inet ax_egress >"$TMP/listing"
+  local stub
+  for stub in fails:'nft ended' nothing:'reading them back' hangs:'did not end' floods:'more than' weak:'reading them back' lies:'was not refused'; do
+    reset_rules
+    with_nft "$TMP/nft-${stub%%:*}"
+    refused "N04 nft that ${stub%%:*}" 77 "${stub#*:}" AX_NET_POLICY=none
+  done
+  SEEN=$(pgrep -f "$TMP/nft-hangs" || true)
+  check "N04 nothing of a hanging nft is left" [ -z "$SEEN" ]
+  with_nft /dev/null
+  refused "N04 no nft" 77 nftables AX_NET_POLICY=none
+  for lost in net_admin setpcap setuid setgid; do
+    WRAP="setpriv --bounding-set -$lost --inh-caps -$lost"
+    refused "N04 without $lost" 77 "${lost^^}" AX_NET_POLICY=none
+  done
+  WRAP="setpriv --reuid 1000 --regid 1000 --clear-groups"
+  refused "N04 started as uid 1000 with a policy" 77 NET_ADMIN AX_NET_POLICY=none
+  WRAP="setpriv --bounding-set -setuid"
+  refused "root without SETUID never runs the payload" 77 SETUID AX_NET_POLICY=external
+  WRAP=
+  reset_rules
+  # Asking the configured resolver for that one name is all that may be seen.
+  EXPECTED="arp or (udp port 53 and dst $PEER4) or (tcp port 53 and dst $PEER4)" \
+    refused "N04 a name that does not resolve" 77 nowhere.test AX_NET_POLICY=allow AX_NET_ALLOW=nowhere.test:80
+  reset_rules
+}
+
+old_flows() {
+  reset_rules
+  # A connection from before the rules must not carry on.
+  serve TCP4-LISTEN:90,bind=1.2.3.4,fork,reuseaddr
+  sleep 0.2
+  rm -f "$TMP/go"
+  "${IN_AGENT[@]}" bash -c "exec 3<>/dev/tcp/1.2.3.4/90; while [ ! -e $TMP/go ]; do sleep 0.05; done; echo CANARY >&3" &
+  local flow=$!
+  STARTED+=($flow)
+  sleep 0.4
+  run_enter AX_NET_POLICY=none -- -- true
+  sniff_start
+  touch "$TMP/go"
+  sleep 0.8
+  sniff_stop
+  SEEN="$RC $SHOWN"
+  check "N09 a flow opened before the rules is cut" [ "$RC" = 0 -a "$PACKETS" = 0 ]
+  kill $flow 2>/dev/null
+}
+
+inbound() {
+  reset_rules
+  rm -f "$TMP/up"
+  "${IN_AGENT[@]}" env -i PATH="$PATH" AX_NET_POLICY=gate AX_NET_ALLOW=$PEER4:3128 "$BIN" enter -- \
+    socat -T3 TCP4-LISTEN:7777,reuseaddr SYSTEM:'echo open' >/dev/null 2>&1 &
+  STARTED+=($!)
+  sleep 1
+  SEEN=$(in_peer socat -T2 - TCP4:$AGENT4:7777,connect-timeout=2 2>&1)
+  check "N09 inbound to a port the agent opened is refused" eval "! printf '%s' \"\$SEEN\" | grep -q open"
+  SEEN=$(in_peer socat -T2 - TCP4:$AGENT4:7777,connect-timeout=2,sourceport=3128,bind=$PEER4 2>&1)
+  check "N09 also from the allowed address and port" eval "! printf '%s' \"\$SEEN\" | grep -q open"
+}
+
+reruns() {
+  reset_rules
+  in_agent nft -f - <<EOF
+table inet ax_egress { chain output { type filter hook output priority 0; policy accept; }
+  chain stray { type filter hook output priority -400; policy accept; } }
+EOF
+  run_enter AX_NET_POLICY=none -- -- $ATTACK v4
+  SEEN="exit $RC: $ERR $(grep SENT "$TMP/out")"
+  check "N04 a table of the same name is replaced whole" eval "[ $RC = 0 ] && ! grep -q SENT '$TMP/out'"
+  run_enter AX_NET_POLICY=gate AX_NET_ALLOW=$PEER4:3128 -- -- socat -T2 - TCP:$PEER4:3128
+  SEEN="exit $RC: $OUT $ERR"
+  check "a rerun with another policy" [ "$OUT" = greeting ]
+  # Killed at any step: the network is as it was, or closed; never in between.
+  local step tables
+  for step in 0.002 0.005 0.01 0.02 0.03 0.05; do
+    reset_rules
+    "${IN_AGENT[@]}" env -i PATH="$PATH" AX_NET_POLICY=none "$BIN" enter -- sleep 3 >/dev/null 2>&1 &
+    sleep $step
+    kill -KILL $! 2>/dev/null
+    wait $! 2>/dev/null
+    sleep 0.1
+    tables=$(in_agent nft -j list ruleset | jq '[.nftables[].rule? | select(.)] | length')
+    SEEN="$tables rules after a kill at $step s"
+    check "N04 killed at $step s: $tables rules, all or none" [ "$tables" = 0 -o "$tables" = 5 ]
+  done
+  reset_rules
+  run_enter AX_NET_POLICY=none -- -- true
+  check "N04 a run after that starts" [ "$RC" = 0 ]
+}

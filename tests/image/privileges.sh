@@ -1,0 +1,67 @@
+# N06 for the entrypoint and what it starts, in network namespaces of their own.
+
+privilege_tests() {
+  need unshare setpriv capsh
+  everything_is_dropped "as root with everything" ""
+  everything_is_dropped "as root with four capabilities" "capsh --drop=$(all_but cap_net_admin cap_setuid cap_setgid cap_setpcap) --"
+  home_and_environment
+}
+
+# Capability names except the given ones, as a list for capsh.
+all_but() {
+  local list
+  list=$(capsh --print | sed -n 's/^Bounding set =//p' | tr ',' '\n')
+  for keep in "$@"; do list=$(printf '%s\n' "$list" | grep -vx "$keep"); done
+  printf '%s' "$list" | paste -sd,
+}
+
+everything_is_dropped() {
+  local name=$1 wrap=$2 field value
+  cat >"$TMP/look" <<'EOF'
+cat /proc/self/status
+for try in "nft list ruleset" "ip route replace default dev lo" "chown 0 /tmp" "mount -t tmpfs none /mnt" "su -c true" "setpriv --reuid 0 true"; do
+  if $try >/dev/null 2>&1; then echo "POSSIBLE $try"; fi
+done
+EOF
+  chmod 644 "$TMP/look"
+  echo "ip link set lo up; AX_NET_POLICY=none exec $BIN enter -- bash $TMP/look" >"$TMP/go"
+  unshare -n ${wrap:-bash} "$TMP/go" >"$TMP/out" 2>"$TMP/err" </dev/null
+  SEEN=$(cat "$TMP/err")
+  for field in CapInh CapPrm CapEff CapBnd CapAmb; do
+    value=$(sed -n "s/^$field:\s*//p" "$TMP/out")
+    SEEN="$field is $value; $(cat "$TMP/err")"
+    check "N06 $name: $field is empty" [ "$value" = 0000000000000000 ]
+  done
+  SEEN=$(grep -E '^(Uid|Gid|Groups|NoNewPrivs|Seccomp):' "$TMP/out")
+  check "N06 $name: uid and gid 1000, no groups, no_new_privs, filtered" eval \
+    "printf '%s' \"\$SEEN\" | tr -s '\t\n ' ' ' | grep -q 'Uid: 1000 1000 1000 1000 Gid: 1000 1000 1000 1000 Groups: NoNewPrivs: 1 Seccomp: 2'"
+  SEEN=$(grep POSSIBLE "$TMP/out")
+  check "N06 $name: nothing privileged is possible" [ -z "$SEEN" ]
+}
+
+home_and_environment() {
+  mkdir -p "$TMP/seed/.config" "$TMP/ws"
+  echo one >"$TMP/seed/.config/tool"
+  chmod -R a+rX "$TMP/seed"
+  chown 1000:1000 "$TMP/ws"
+  printf 'mode = "none"\nhome_seed = "%s"\nenv_files = ["%s"]\n' "$TMP/seed" "$TMP/secret" >"$TMP/policy.toml"
+  printf 'TOKEN=hunter2\n' >"$TMP/secret"
+  chmod 600 "$TMP/secret"
+  # A home of its own for uid 1000, in a private mount namespace.
+  cat >"$TMP/homely" <<EOF
+ip link set lo up
+printf 'root:x:0:0::/root:/bin/sh\nagent:x:1000:1000::$TMP/ws:/bin/sh\n' >$TMP/passwd
+mount --bind $TMP/passwd /etc/passwd
+exec $BIN enter --policy $TMP/policy.toml -- bash -c 'echo \$TOKEN; cat ~/.config/tool; pwd; echo \$HOME; echo mine >~/.config/tool'
+EOF
+  unshare -n -m env AX_WORKSPACE="$TMP/ws" bash "$TMP/homely" >"$TMP/out" 2>"$TMP/err" </dev/null
+  SEEN="$(paste -sd' ' "$TMP/out") $(cat "$TMP/err")"
+  check "environment file, seeded home and working directory" [ "$(paste -sd' ' "$TMP/out")" = "hunter2 one $TMP/ws $TMP/ws" ]
+  check "the secret is in no message" eval "! grep -q hunter2 '$TMP/err'"
+  SEEN=$(stat -c '%u %a' "$TMP/ws/.config/tool")
+  check "a seeded file is the agent's alone" [ "$SEEN" = "1000 600" ]
+  echo two >"$TMP/seed/.config/tool"
+  unshare -n -m env AX_WORKSPACE="$TMP/ws" bash "$TMP/homely" >"$TMP/out" 2>"$TMP/err" </dev/null
+  SEEN="$(paste -sd' ' "$TMP/out") $(cat "$TMP/err")"
+  check "an edited file is kept and named" eval "grep -q mine '$TMP/out' && grep -q '\"kept\":\[\".config/tool\"\]' '$TMP/err'"
+}
