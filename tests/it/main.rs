@@ -8,10 +8,10 @@
     reason = "a test panics with what is wrong, prints what it skips, and starts what it needs"
 )]
 
-mod checkout;
-mod catalogue;
 mod anthropic;
 mod bash;
+mod catalogue;
+mod checkout;
 mod devhost;
 mod everywhere;
 mod files;
