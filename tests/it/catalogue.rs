@@ -346,7 +346,8 @@ fn catalog_tools_are_tools_in_direct_mode_and_large_results_are_files() {
     assert!(!texts[0].contains("/tmp/tool-1.json"));
     let path = spilled["_path"].as_str().unwrap();
     assert_eq!(std::fs::read_to_string(host.workspace().join(path)).unwrap(), "line\n".repeat(50_000));
-    assert!(texts[1].contains(path), "{}", texts[1]);
+    // Kept out of the repository, and told to be there.
+    assert!(texts[1].contains("hidden by .gitignore") && texts[1].contains(path), "{}", texts[1]);
 }
 
 #[test]
