@@ -13,6 +13,7 @@ mod catalogue;
 mod anthropic;
 mod bash;
 mod devhost;
+mod enter;
 mod everywhere;
 mod files;
 mod floors;
