@@ -13,6 +13,7 @@ mod bash;
 mod catalogue;
 mod checkout;
 mod devhost;
+mod enter;
 mod everywhere;
 mod files;
 mod floors;
