@@ -213,6 +213,8 @@ pub const DRAIN_GRACE: Duration = Duration::from_millis(50);
 pub const OUTPUT_HEAD_BYTES: usize = 50_000;
 /// Output kept from the end of a command's output.
 pub const OUTPUT_TAIL_BYTES: usize = 50_000;
+/// Bytes shown of output or a file that is not text: a `cat` of a picture would take the place of a hundred pages.
+pub const BINARY_SHOWN_BYTES: usize = 2000;
 /// Longest single argument given to `execve`; the kernel refuses 131,072 bytes and more.
 pub const ARGUMENT_MAX_BYTES: usize = 120_000;
 /// Output read at once: the capacity of a pipe.

@@ -129,35 +129,40 @@ async fn ask(
     }
 }
 
-/// Runs the calls side by side and returns their texts in call order: one for each, whatever happened to it.
+/// Runs the calls and returns their texts in call order: one for each, whatever happened to it. Calls run side by side, but
+/// for one thing: those that write files and those that do not take turns, in call order. A reply that writes a script
+/// and runs it, or reads a file and edits it, means it in that order.
 async fn execute(calls: &[Call], tools: &Arc<Toolbox>, started: &mut usize, max_tokens: u32) -> Vec<String> {
     let planned: Vec<_> = calls.iter().map(|call| plan(call, tools, started, max_tokens)).collect();
-    let running = planned.into_iter().map(|plan| {
-        let tools = tools.clone();
-        async move {
-            let (name, args) = match plan {
-                Err(text) => return text,
-                Ok(call) => call,
-            };
-            // A task of its own, so that a panic is this call's result and not the turn's end.
-            let begun = Instant::now();
-            let tool = name.clone();
-            let outcome = tokio::spawn(async move { tools.invoke(&name, &args).await }).await;
-            let ms = begun.elapsed().as_millis() as u64;
-            tracing::debug!(component = "runner", tool = tool.as_str(), ms, "tool_result");
-            match outcome {
-                Ok(text) => text,
-                Err(_) => "Error: the tool failed inside the runner; what it did before that is unknown. Check before \
-                           you repeat it."
-                    .to_owned(),
-            }
-        }
-    });
-    futures_util::stream::iter(running).buffered(limits::TOOL_CALLS_PARALLEL).collect().await
+    let writes = |plan: &Result<&Call, String>| plan.as_ref().is_ok_and(|call| tools.writes(&call.name));
+    let mut texts = Vec::with_capacity(planned.len());
+    for group in planned.chunk_by(|one, next| writes(one) == writes(next)) {
+        let running = group.iter().map(|plan| run_one(plan.clone(), tools));
+        let done = futures_util::stream::iter(running).buffered(limits::TOOL_CALLS_PARALLEL);
+        texts.extend(done.collect::<Vec<_>>().await);
+    }
+    texts
+}
+
+async fn run_one(plan: Result<&Call, String>, tools: &Arc<Toolbox>) -> String {
+    let call = match plan {
+        Err(text) => return text,
+        Ok(call) => call,
+    };
+    // A task of its own, so that a panic is this call's result and not the turn's end.
+    let begun = Instant::now();
+    let (tools, name, args) = (tools.clone(), call.name.clone(), call.args.clone());
+    let outcome = tokio::spawn(async move { tools.invoke(&name, &args).await }).await;
+    let ms = begun.elapsed().as_millis() as u64;
+    tracing::debug!(component = "runner", tool = call.name.as_str(), ms, "tool_result");
+    outcome.unwrap_or_else(|_| {
+        "Error: the tool failed inside the runner; what it did before that is unknown. Check before you repeat it."
+            .to_owned()
+    })
 }
 
 /// Decides, in call order, what runs; `Err` is the result of a call that does not.
-fn plan(call: &Call, tools: &Toolbox, started: &mut usize, max_tokens: u32) -> Result<(String, String), String> {
+fn plan<'c>(call: &'c Call, tools: &Toolbox, started: &mut usize, max_tokens: u32) -> Result<&'c Call, String> {
     if !tools.has(&call.name) {
         return Err(format!("Tool {} not found", crate::text::cut_units(&call.name, limits::TOOL_ID_MAX_UNITS)));
     }
@@ -174,5 +179,5 @@ fn plan(call: &Call, tools: &Toolbox, started: &mut usize, max_tokens: u32) -> R
         ));
     }
     *started += 1;
-    Ok((call.name.clone(), call.args.clone()))
+    Ok(call)
 }

@@ -18,6 +18,7 @@ pub(crate) mod passed;
 mod path;
 mod read;
 mod resolve;
+mod root;
 mod rules;
 pub(crate) mod walk;
 mod write;
@@ -27,6 +28,7 @@ pub use error::{FileError, PathError};
 pub use fingerprint::Fingerprint;
 pub use path::RelPath;
 pub use resolve::Located;
+pub use root::{Repair, Root, RootError};
 
 use nix::errno::Errno;
 use resolve::{Parents, Place};
