@@ -156,17 +156,15 @@ impl Toolbox {
         C: Proposal + Send + 'static,
     {
         let args: A = arguments::read(name, Some(args)).map_err(|error| error.to_string())?;
-        let workspace = self.turn.workspace.clone();
-        let call = match blocking(move || prepare(args, &workspace)).await? {
-            Ok(call) => call,
-            Err(error) => return Ok(json!({"error": error}).to_string()),
-        };
         let root = self.root.clone();
-        let (call, workspace) = blocking(move || {
+        let prepared = blocking(move || {
             let (workspace, _) = root.current().map_err(|error| error.to_string())?;
             Ok::<_, String>((prepare(args, &workspace)?, workspace))
-        })
-        .await??;
+        });
+        let (call, workspace) = match prepared.await? {
+            Ok(prepared) => prepared,
+            Err(error) => return Ok(json!({"error": error}).to_string()),
+        };
         let call = match self.turn.gate.approve(call).await {
             Ok(call) => call,
             Err(refusal) => return Ok(json!({"error": refusal.to_string()}).to_string()),
