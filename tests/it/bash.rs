@@ -497,6 +497,10 @@ fn b10_the_runner_cannot_be_read() {
 /// Connects to the host's socket in every way and speaks as the runner would.
 const FORGE: &str = r#"
 import json, os, re, socket, struct, subprocess, sys
+for fd in os.listdir("/proc/self/fd"):
+    try:
+        if int(fd) > 2 and os.readlink("/proc/self/fd/" + fd).startswith("socket:"): print("INHERITED", fd)
+    except OSError: pass
 def say(sock, body):
     data = json.dumps(body).encode(); sock.sendall(struct.pack(">I", len(data)) + data)
     sock.settimeout(3); return sock.recv(100)
@@ -523,10 +527,6 @@ for name in mine:
                 print("REACHED", say(sock, frame))
             except OSError as error:
                 print("refused", error.errno)
-for fd in os.listdir("/proc/self/fd"):
-    try:
-        if int(fd) > 2 and os.readlink("/proc/self/fd/" + fd).startswith("socket:"): print("INHERITED", fd)
-    except OSError: pass
 "#;
 
 #[test]
