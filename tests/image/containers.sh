@@ -97,6 +97,12 @@ image_contents() {
   check "the manifest names base, packages and the binary's hash; the CA path exists" [ "$OUT" = "-----BEGIN CERTIFICATE-----" ]
   SEEN=$(podman image inspect $IMAGE | jq -c '.[0] | [.Config.User, .Config.Entrypoint[0], .Config.WorkingDir, .Labels["org.opencontainers.image.revision"]]')
   check "user, absolute entrypoint, directory and labels" [ "$SEEN" = '["1000:1000","/opt/ax/bin/ax-runner","/opt/ax","test"]' ]
+  mkdir -p "$TMP/share"
+  chmod 777 "$TMP/share"
+  boxed $PROVIDER -v "$TMP/share:/home/user/.agents:ro" -- bash -c 'echo $AX_AGENTS_DIR'
+  check "a read-only .agents is announced" [ "$OUT" = /home/user/.agents ]
+  boxed $PROVIDER -e AX_AGENTS_DIR=/x -v "$TMP/share:/home/user/.agents:rw" -- bash -c 'echo $AX_AGENTS_DIR'
+  check "a writable one is not, and the log says why" eval "[ -z \"\$OUT\" ] && grep -q agents_dir_writable '$TMP/err'"
   boxed $PROVIDER -- bash -c 'echo $PATH'
   check "/workspace/bin is in no PATH of the image's own" eval "! printf '%s' \"\$OUT\" | grep -q workspace"
 }
