@@ -43,12 +43,6 @@ gvisor_entrypoint() {
 
 gvisor_processes() {
   [ -x "$DEVHOST" ] || { skip "gVisor: B01, B02, B08, B13" "no ax-devhost"; return; }
-  # Which command started a process is known only where orphans can be kept from going to PID 1.
-  gvisor_boxed -- python3 -c 'import ctypes; n=ctypes.c_ulong; exit(ctypes.CDLL(None).prctl(36, n(1), n(0), n(0), n(0)) != 0)'
-  if [ "$RC" != 0 ]; then
-    skip "gVisor: B01, B02, B08, B13" "this runsc has no PR_SET_CHILD_SUBREAPER, on which the tracking of commands rests ($(runsc --version | head -n 1))"
-    return
-  fi
   local calls
   calls=$(bash_calls 'sleep 300 & echo done' '(while :; do echo x; sleep .1; done) & echo done' 'nohup setsid sleep 300 & echo done' \
     'kill -9 $$' 'kill -TERM $$' 'exit 7' 'no_such_command' 'for i in $(seq 50); do (sleep .05 &); done; sleep 1; ps -eo stat= | grep -c ^Z' 'echo still here')
