@@ -54,6 +54,7 @@ containers_down() {
 }
 
 image_up() {
+  [ -z "${IMAGE_READY:-}" ] || return 0
   if ! podman image exists $BASE_IMAGE; then
     echo "      making the base with debootstrap (once)"
     [ -d "$CACHE/trixie/etc" ] || debootstrap --variant=minbase trixie "$CACHE/trixie" "$MIRROR" >"$TMP/build.log" 2>&1 || return 1
@@ -67,7 +68,7 @@ image_up() {
   cp "$BIN" "$context/dist/$architecture/ax-runner"
   (cd "$context" && podman build --isolation=oci --runtime=runc --network=host --file image/Containerfile --tag $IMAGE \
     --build-arg BASE=$BASE_IMAGE --build-arg BINARY=prebuilt --build-arg MIRROR="$MIRROR" \
-    --build-arg MIRROR_SECURITY="$MIRROR_SECURITY" --build-arg REVISION=test .) >"$TMP/build.log" 2>&1
+    --build-arg MIRROR_SECURITY="$MIRROR_SECURITY" --build-arg REVISION=test .) >"$TMP/build.log" 2>&1 && IMAGE_READY=1
 }
 
 # boxed FLAGS... -- WORDS: runs the image; RC, OUT, ERR, MS.
