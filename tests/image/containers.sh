@@ -7,7 +7,7 @@ IMAGE=localhost/ax-image-test/agent:latest
 BASE_IMAGE=localhost/ax-image-test/base:trixie
 MIRROR=${AX_TEST_MIRROR:-http://deb.debian.org/debian}
 MIRROR_SECURITY=${AX_TEST_MIRROR_SECURITY:-http://deb.debian.org/debian-security}
-DEVHOST=${AX_DEVHOST_BIN:-$(dirname "$AX_RUNNER_BIN")/ax-devhost}
+DEVHOST=${AX_DEVHOST_BIN:-$ROOT/target/debug/ax-devhost}
 # The flags of the docker provider (PROTOCOL §1.7), without names and mounts.
 PROVIDER="--network=none --memory 256m --cpus 1 --pids-limit 256 --cap-drop=ALL --security-opt no-new-privileges --read-only --tmpfs /tmp:rw,noexec,nosuid,size=64m"
 
@@ -24,6 +24,7 @@ container_tests() {
   stops
   hard_places
   derived_node
+  empty_root
   pod
   listening
   figures
@@ -167,7 +168,7 @@ EMPTY=0000000000000000
 
 dropped_in_a_container() {
   local flags name
-  network_up
+  network_up || { not_ok network "the namespaces could not be made"; return; }
   while IFS='|' read -r name flags; do
     boxed $flags --network "ns:/run/netns/$AGENT_NS" -e AX_NET_POLICY=none -- bash -c "$LOOK"
     check "N06 $name: uid 1000, all sets empty, no_new_privs, filtered" eval \
@@ -284,6 +285,24 @@ derived_node() {
   check "a real Node ($OUT) hands our script over" eval "[ $RC = 1 ] && grep -q missing_args '$TMP/err'"
 }
 
+# N13: nothing but the binary.
+empty_root() {
+  if readelf -lW "$BIN" 2>/dev/null | grep -q INTERP || ! have readelf; then
+    skip "N13 the binary alone in a container" "the program under test is not static (or readelf is missing)"
+    return
+  fi
+  local root=$TMP/empty
+  mkdir -p "$root"
+  cp "$BIN" "$root/ax-runner"
+  tar -C "$root" -cf - ax-runner | podman import - "localhost/ax-image-test/empty:latest" >/dev/null 2>&1
+  for words in "/ax-runner --version" "/ax-runner enter -- /ax-runner --version" "/ax-runner enter --print"; do
+    timeout 60 podman run --rm --label "ax-image-test=$$" $PROVIDER --user 1000:1000 localhost/ax-image-test/empty:latest $words >"$TMP/out" 2>"$TMP/err" </dev/null
+    RC=$?
+    SEEN="exit $RC: $(cat "$TMP/out" "$TMP/err")"
+    check "N13 the binary alone in a container: $words" [ "$RC" = 0 ]
+  done
+}
+
 # The pod of image/k8s with a turn in it: the development host speaks HTTP, the pod is given its address and token.
 pod() {
   [ -x "$DEVHOST" ] || { skip "the pod" "no ax-devhost"; return; }
@@ -336,7 +355,7 @@ figures() {
   local base image turn times
   base=$(podman image inspect -f '{{.Size}}' $BASE_IMAGE) image=$(podman image inspect -f '{{.Size}}' $IMAGE)
   printf '      image %s MiB over a base of %s MiB (of it the binary: %s MiB)\n' $(((image - base) >> 20)) $((base >> 20)) $(($(stat -c %s "$BIN") >> 20))
-  network_up
+  network_up || { not_ok network "the namespaces could not be made"; return; }
   for policy in external none; do
     times=$(for turn in $(seq 20); do
       reset_rules
