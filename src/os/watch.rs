@@ -4,8 +4,10 @@ use super::keeper::{Record, Stage};
 use super::known::{self, Known};
 use super::tree;
 use crate::limits;
+use nix::sys::prctl;
 use nix::unistd::getpid;
 use std::os::fd::OwnedFd;
+use std::sync::OnceLock;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
@@ -54,7 +56,18 @@ impl Kept {
 
     /// Ends everything the call started: politely, then for certain. Returns how many processes the kernel would not let
     /// go of within [`limits::KILL_DEADLINE`].
+    ///
+    /// On a kernel without subreapers (gVisor before 2023) an orphan passes the keeper by and comes to the runner. Whose it
+    /// was is then unknown, so all that started since the call are ended: one too many rather than one too few.
     pub(super) async fn end(&self) -> usize {
+        let left = self.end_below_keeper().await;
+        if !keepers_keep_orphans() {
+            end_strays(self.since).await;
+        }
+        left
+    }
+
+    async fn end_below_keeper(&self) -> usize {
         let start = Instant::now();
         if self.is_current() {
             tree::signal_descendants(self.pid, self.since, libc::SIGTERM);
@@ -101,6 +114,12 @@ impl Kept {
     fn is_current(&self) -> bool {
         !self.progress.borrow().reaped
     }
+}
+
+/// Whether the kernel knows subreapers.
+fn keepers_keep_orphans() -> bool {
+    static KNOWN: OnceLock<bool> = OnceLock::new();
+    *KNOWN.get_or_init(|| prctl::get_child_subreaper().is_ok())
 }
 
 /// Passes on what a keeper says until it has ended, then reaps it.

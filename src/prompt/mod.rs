@@ -28,6 +28,8 @@ pub struct PromptInput<'a> {
     pub agent_type: &'a str,
     /// Absolute path of the workspace.
     pub workspace: &'a str,
+    /// Read-only instructions and skills of the operator's, if `enter` has found some.
+    pub agents_dir: Option<&'a str>,
     /// Which provider launched us.
     pub sandbox: &'a SandboxType,
     /// `paranoid`, `balanced` or `yolo`.
@@ -66,6 +68,7 @@ impl<'a> PromptInput<'a> {
         Self {
             agent_type,
             workspace,
+            agents_dir: None,
             sandbox: &payload.sandbox_type,
             profile: &payload.profile,
             taint_ratio: payload.taint_ratio,

@@ -19,6 +19,7 @@ fn input(identity: &Identity) -> PromptInput<'_> {
     PromptInput {
         agent_type: "pi-coding-agent",
         workspace: "/workspace",
+        agents_dir: None,
         sandbox: &SandboxType::Docker,
         profile: "balanced",
         taint_ratio: 0.0,
@@ -72,6 +73,14 @@ fn sections_stand_in_the_order_of_their_priority() {
     for wanted in ["HEARTBEAT_OK", "SILENT_REPLY", "- look at the mail", "2026-01-01T01:00:00+01:00", "Agent id: ax"] {
         assert!(prompt.text.contains(wanted), "{wanted}");
     }
+}
+
+#[test]
+fn a_shared_directory_is_announced() {
+    let identity = identity();
+    let prompt = build(&PromptInput { agents_dir: Some("/home/user/.agents"), ..input(&identity) });
+    assert!(prompt.text.contains("`/home/user/.agents`, read-only"));
+    assert!(!build(&input(&identity)).text.contains(".agents`"));
 }
 
 #[test]

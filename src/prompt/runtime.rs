@@ -28,6 +28,11 @@ pub(super) fn runtime(input: &PromptInput<'_>) -> Module {
     if let Some(agent) = input.agent_id.filter(|agent| !agent.is_empty()) {
         full.push_str(&format!("\n- Agent id: {agent}"));
     }
+    if let Some(agents) = input.agents_dir {
+        full.push_str(&format!(
+            "\n- Shared instructions and skills of your operator: `{agents}`, read-only, outside the workspace: look there with `bash`."
+        ));
+    }
     Module { name: "runtime", full, otherwise: Otherwise::Drop }
 }
 

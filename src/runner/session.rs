@@ -209,6 +209,9 @@ impl Session {
         let clock = Clock::now(tz.and_then(|(_, value)| value.to_str()));
         let mut input =
             PromptInput::from_payload(payload, &self.carried.identity, &self.config.agent, &workspace, clock);
+        // Set by `enter`, never by a payload.
+        let agents = self.config.environment.iter().find(|(name, _)| name == "AX_AGENTS_DIR");
+        input.agents_dir = agents.and_then(|(_, value)| value.to_str());
         input.skills = &self.carried.skills;
         input.catalog = &self.carried.catalog;
         input.dispatch = self.carried.dispatch.map_or(DispatchMode::Indirect, |dispatch| dispatch.mode);

@@ -7,7 +7,7 @@ IMAGE=localhost/ax-image-test/agent:latest
 BASE_IMAGE=localhost/ax-image-test/base:trixie
 MIRROR=${AX_TEST_MIRROR:-http://deb.debian.org/debian}
 MIRROR_SECURITY=${AX_TEST_MIRROR_SECURITY:-http://deb.debian.org/debian-security}
-DEVHOST=${AX_DEVHOST_BIN:-$(dirname "$AX_RUNNER_BIN")/ax-devhost}
+DEVHOST=${AX_DEVHOST_BIN:-$ROOT/target/debug/ax-devhost}
 # The flags of the docker provider (PROTOCOL §1.7), without names and mounts.
 PROVIDER="--network=none --memory 256m --cpus 1 --pids-limit 256 --cap-drop=ALL --security-opt no-new-privileges --read-only --tmpfs /tmp:rw,noexec,nosuid,size=64m"
 
@@ -24,6 +24,7 @@ container_tests() {
   stops
   hard_places
   derived_node
+  empty_root
   pod
   listening
   figures
@@ -54,6 +55,7 @@ containers_down() {
 }
 
 image_up() {
+  [ -z "${IMAGE_READY:-}" ] || return 0
   if ! podman image exists $BASE_IMAGE; then
     echo "      making the base with debootstrap (once)"
     [ -d "$CACHE/trixie/etc" ] || debootstrap --variant=minbase trixie "$CACHE/trixie" "$MIRROR" >"$TMP/build.log" 2>&1 || return 1
@@ -67,7 +69,7 @@ image_up() {
   cp "$BIN" "$context/dist/$architecture/ax-runner"
   (cd "$context" && podman build --isolation=oci --runtime=runc --network=host --file image/Containerfile --tag $IMAGE \
     --build-arg BASE=$BASE_IMAGE --build-arg BINARY=prebuilt --build-arg MIRROR="$MIRROR" \
-    --build-arg MIRROR_SECURITY="$MIRROR_SECURITY" --build-arg REVISION=test .) >"$TMP/build.log" 2>&1
+    --build-arg MIRROR_SECURITY="$MIRROR_SECURITY" --build-arg REVISION=test .) >"$TMP/build.log" 2>&1 && IMAGE_READY=1
 }
 
 # boxed FLAGS... -- WORDS: runs the image; RC, OUT, ERR, MS.
@@ -97,6 +99,12 @@ image_contents() {
   check "the manifest names base, packages and the binary's hash; the CA path exists" [ "$OUT" = "-----BEGIN CERTIFICATE-----" ]
   SEEN=$(podman image inspect $IMAGE | jq -c '.[0] | [.Config.User, .Config.Entrypoint[0], .Config.WorkingDir, .Labels["org.opencontainers.image.revision"]]')
   check "user, absolute entrypoint, directory and labels" [ "$SEEN" = '["1000:1000","/opt/ax/bin/ax-runner","/opt/ax","test"]' ]
+  mkdir -p "$TMP/share"
+  chmod 777 "$TMP/share"
+  boxed $PROVIDER -v "$TMP/share:/home/user/.agents:ro" -- bash -c 'echo $AX_AGENTS_DIR'
+  check "a read-only .agents is announced" [ "$OUT" = /home/user/.agents ]
+  boxed $PROVIDER -e AX_AGENTS_DIR=/x -v "$TMP/share:/home/user/.agents:rw" -- bash -c 'echo $AX_AGENTS_DIR'
+  check "a writable one is not, and the log says why" eval "[ -z \"\$OUT\" ] && grep -q agents_dir_writable '$TMP/err'"
   boxed $PROVIDER -- bash -c 'echo $PATH'
   check "/workspace/bin is in no PATH of the image's own" eval "! printf '%s' \"\$OUT\" | grep -q workspace"
 }
@@ -160,7 +168,7 @@ EMPTY=0000000000000000
 
 dropped_in_a_container() {
   local flags name
-  network_up
+  network_up || { not_ok network "the namespaces could not be made"; return; }
   while IFS='|' read -r name flags; do
     boxed $flags --network "ns:/run/netns/$AGENT_NS" -e AX_NET_POLICY=none -- bash -c "$LOOK"
     check "N06 $name: uid 1000, all sets empty, no_new_privs, filtered" eval \
@@ -277,6 +285,24 @@ derived_node() {
   check "a real Node ($OUT) hands our script over" eval "[ $RC = 1 ] && grep -q missing_args '$TMP/err'"
 }
 
+# N13: nothing but the binary.
+empty_root() {
+  if readelf -lW "$BIN" 2>/dev/null | grep -q INTERP || ! have readelf; then
+    skip "N13 the binary alone in a container" "the program under test is not static (or readelf is missing)"
+    return
+  fi
+  local root=$TMP/empty
+  mkdir -p "$root"
+  cp "$BIN" "$root/ax-runner"
+  tar -C "$root" -cf - ax-runner | podman import - "localhost/ax-image-test/empty:latest" >/dev/null 2>&1
+  for words in "/ax-runner --version" "/ax-runner enter -- /ax-runner --version" "/ax-runner enter --print"; do
+    timeout 60 podman run --rm --label "ax-image-test=$$" $PROVIDER --user 1000:1000 localhost/ax-image-test/empty:latest $words >"$TMP/out" 2>"$TMP/err" </dev/null
+    RC=$?
+    SEEN="exit $RC: $(cat "$TMP/out" "$TMP/err")"
+    check "N13 the binary alone in a container: $words" [ "$RC" = 0 ]
+  done
+}
+
 # The pod of image/k8s with a turn in it: the development host speaks HTTP, the pod is given its address and token.
 pod() {
   [ -x "$DEVHOST" ] || { skip "the pod" "no ax-devhost"; return; }
@@ -329,7 +355,7 @@ figures() {
   local base image turn times
   base=$(podman image inspect -f '{{.Size}}' $BASE_IMAGE) image=$(podman image inspect -f '{{.Size}}' $IMAGE)
   printf '      image %s MiB over a base of %s MiB (of it the binary: %s MiB)\n' $(((image - base) >> 20)) $((base >> 20)) $(($(stat -c %s "$BIN") >> 20))
-  network_up
+  network_up || { not_ok network "the namespaces could not be made"; return; }
   for policy in external none; do
     times=$(for turn in $(seq 20); do
       reset_rules

@@ -29,7 +29,9 @@ need() {
 }
 
 # The program under test, where any uid can execute it.
-AX_RUNNER_BIN=${AX_RUNNER_BIN:-$ROOT/target/debug/ax-runner}
+STATIC=$ROOT/target/$(uname -m)-unknown-linux-gnu/release/ax-runner
+[ -x "$STATIC" ] || STATIC=$ROOT/target/debug/ax-runner
+AX_RUNNER_BIN=${AX_RUNNER_BIN:-$STATIC}
 prepare_binary() {
   [ -x "$AX_RUNNER_BIN" ] || { echo "tests/image: no program at $AX_RUNNER_BIN; build it or set AX_RUNNER_BIN" >&2; exit 2; }
   BIN=$TMP/ax-runner

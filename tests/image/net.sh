@@ -21,6 +21,7 @@ net_tests() {
   old_flows
   inbound
   reruns
+  name_servers
 }
 
 # The control: without rules the same tries are seen, so silence later means something.
@@ -267,4 +268,27 @@ EOF
   reset_rules
   run_enter AX_NET_POLICY=none -- -- true
   check "N04 a run after that starts" [ "$RC" = 0 ]
+}
+
+# N13: name servers as they are met. What resolves is let through; what does not ends the start and says so.
+name_servers() {
+  background "${IN_PEER[@]}" /usr/bin/python3 "$HERE/dns.py" $PEER4 $PEER4 $PEER6
+  sleep 0.5
+  local name
+  for name in refused6 silent6 double truncated flaky; do
+    reset_rules
+    run_enter AX_NET_POLICY=allow AX_NET_ALLOW=$name.test:3128 -- -- socat -T2 - TCP4:$name.test:3128
+    SEEN="exit $RC after $MS ms: $OUT $ERR"
+    check "N13 a server that is $name: resolved, and usable after the rules ($MS ms)" [ "$OUT" = greeting ]
+  done
+  reset_rules
+  run_enter AX_NET_POLICY=allow AX_NET_ALLOW=only6.test:3129 -- -- socat -T2 - TCP6:only6.test:3129
+  SEEN="exit $RC after $MS ms: $OUT $ERR"
+  check "N13 a name with IPv6 only" [ "$OUT" = greeting ]
+  for name in missing:'cannot be resolved' silent:'no answer' nowhere4:'not the address'; do
+    reset_rules
+    run_enter AX_NET_POLICY=allow AX_NET_ALLOW=${name%%:*}.test:80 -- -- echo RAN
+    SEEN="exit $RC after $MS ms: $OUT $ERR"
+    check "N13 a name that is ${name%%:*} ends the start ($MS ms)" eval "[ $RC = 77 -a -z '$OUT' -a $MS -lt 10000 ] && grep -q '${name#*:}' '$TMP/err'"
+  done
 }
