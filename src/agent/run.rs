@@ -117,8 +117,11 @@ async fn ask(
         let reply = host.call(&action).await.map_err(Failure::Link)?;
         let ms = asked.elapsed().as_millis() as u64;
         tracing::debug!(component = "runner", ms, "llm_call_result");
-        reply.accepted().map_err(Failure::Model)?;
-        match reply.chunks() {
+        let read = match reply.accepted() {
+            Err(error) if reply.is_json() => return Err(Failure::Model(error)),
+            accepted => accepted.and_then(|()| reply.chunks()),
+        };
+        match read {
             Ok(chunks) => return Ok(Round::new(chunks, brief.max_tokens, ids)),
             Err(error) if attempts >= limits::LLM_MALFORMED_RETRIES => return Err(Failure::Model(error)),
             Err(error) => {

@@ -52,6 +52,11 @@ impl Reply {
         &self.0
     }
 
+    /// Is it JSON at all?
+    pub fn is_json(&self) -> bool {
+        serde_json::from_slice::<serde::de::IgnoredAny>(&self.0).is_ok()
+    }
+
     /// `Err` with the host's words when the answer is not exactly `ok: true`.
     pub fn accepted(&self) -> Result<(), String> {
         #[derive(Deserialize)]

@@ -25,4 +25,5 @@ mod search;
 mod sidecar;
 mod start;
 mod support;
+mod tools;
 mod turn;
