@@ -18,6 +18,7 @@ mod guard;
 mod life;
 mod link;
 mod net;
+mod paths;
 #[cfg(target_os = "linux")]
 mod processes;
 mod rows;
