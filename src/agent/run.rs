@@ -6,7 +6,7 @@ use super::reply::{Call, Round};
 use crate::limits;
 use crate::link::{CallError, Host};
 use crate::tools::Toolbox;
-use crate::wire::{Action, LlmCall, Message, Payload, Role, Usage};
+use crate::wire::{Action, LlmCall, Message, ModelFault, Payload, Role, Usage};
 use futures_util::StreamExt;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -84,6 +84,7 @@ pub async fn run(
             return ended;
         }
         let results = execute(&round.calls, tools, &mut ended.tools_started, brief.max_tokens).await;
+        tools.settle().await;
         conversation.add(round.message(), round.calls.iter().map(|call| call.id.clone()).zip(results));
         if host.cancel().is_cancelled() {
             ended.failure = Some(Failure::Link(CallError::Cancelled));
@@ -117,17 +118,13 @@ async fn ask(
         let reply = host.call(&action).await.map_err(Failure::Link)?;
         let ms = asked.elapsed().as_millis() as u64;
         tracing::debug!(component = "runner", ms, "llm_call_result");
-        let read = match reply.accepted() {
-            Err(error) if reply.is_json() => return Err(Failure::Model(error)),
-            accepted => accepted.and_then(|()| reply.chunks()),
-        };
-        match read {
+        match reply.chunks() {
             Ok(chunks) => return Ok(Round::new(chunks, brief.max_tokens, ids)),
-            Err(error) if attempts >= limits::LLM_MALFORMED_RETRIES => return Err(Failure::Model(error)),
-            Err(error) => {
+            Err(ModelFault::Broken(error)) if attempts < limits::LLM_MALFORMED_RETRIES => {
                 tracing::warn!(component = "runner", error = error.as_str(), "llm_reply_malformed");
                 attempts += 1;
             }
+            Err(fault) => return Err(Failure::Model(fault.to_string())),
         }
     }
 }

@@ -144,7 +144,8 @@ impl Session {
             max_tokens: self.config.max_tokens,
             system: self.prompt(payload),
         };
-        tracing::info!(component = "runner", history = payload.history.len(), "turn_started");
+        // Not at the level of everyday: the first line starts the log's thread, and the model call should go out before.
+        tracing::debug!(component = "runner", history = payload.history.len(), "turn_started");
         let ended = agent::run(&brief, payload, host, &tools, say).await;
         gate.flush().await;
         if !host.cancel().is_cancelled() {

@@ -2,6 +2,7 @@
 
 use super::exit::{Fatal, Signal};
 use crate::os;
+use nix::sys::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SigSet};
 use std::io;
 use std::sync::{Arc, OnceLock};
 use tokio::signal::unix::{SignalKind, signal};
@@ -37,6 +38,8 @@ impl Stop {
                 }
             });
         }
+        // `enter` hands them over blocked, so that none is lost while there is no handler.
+        [SIGTERM, SIGINT, SIGHUP, SIGQUIT].into_iter().collect::<SigSet>().thread_unblock()?;
         Ok(stop)
     }
 

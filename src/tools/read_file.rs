@@ -108,8 +108,7 @@ fn read(call: &Call, workspace: &Workspace) -> Result<Content, String> {
 impl Content {
     /// What is left to show of a file that is not text.
     fn shortened(mut self) -> Self {
-        let end = self.content.floor_char_boundary(limits::BINARY_SHOWN_BYTES);
-        self.content.truncate(end);
+        self.content.truncate(text::cut_units(&self.content, limits::BINARY_SHOWN_BYTES).len());
         let note = "the file is not text, so only its beginning is shown; to look at binary data use bash, e.g. file, xxd \
                     or strings";
         self.note = Some(note.to_owned());

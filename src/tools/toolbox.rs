@@ -76,6 +76,11 @@ impl Toolbox {
         &self.specs
     }
 
+    /// Call it between two rounds: see [`Gate::settle`].
+    pub async fn settle(&self) {
+        self.turn.gate.settle().await;
+    }
+
     /// Is there a tool of this name?
     pub fn has(&self, name: &str) -> bool {
         self.specs.iter().any(|spec| spec.name == name)
@@ -152,11 +157,14 @@ impl Toolbox {
     {
         let args: A = arguments::read(name, Some(args)).map_err(|error| error.to_string())?;
         let root = self.root.clone();
-        let (call, workspace) = blocking(move || {
+        let prepared = blocking(move || {
             let (workspace, _) = root.current().map_err(|error| error.to_string())?;
             Ok::<_, String>((prepare(args, &workspace)?, workspace))
-        })
-        .await??;
+        });
+        let (call, workspace) = match prepared.await? {
+            Ok(prepared) => prepared,
+            Err(error) => return Ok(json!({"error": error}).to_string()),
+        };
         let call = match self.turn.gate.approve(call).await {
             Ok(call) => call,
             Err(refusal) => return Ok(json!({"error": refusal.to_string()}).to_string()),

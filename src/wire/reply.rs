@@ -53,7 +53,7 @@ impl Reply {
     }
 
     /// Is it JSON at all?
-    pub fn is_json(&self) -> bool {
+    fn is_json(&self) -> bool {
         serde_json::from_slice::<serde::de::IgnoredAny>(&self.0).is_ok()
     }
 
@@ -154,15 +154,67 @@ fn text_or_empty<'de, D: Deserializer<'de>>(source: D) -> Result<String, D::Erro
     })
 }
 
+/// Why an `llm_call` has no reply.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ModelFault {
+    /// The host's words.
+    #[error("{0}")]
+    Refused(String),
+    /// The reply came and cannot be read; the model may do better when asked again.
+    #[error("{0}")]
+    Broken(String),
+}
+
 impl Reply {
-    /// The parts of an accepted `llm_call` reply, in order.
-    pub fn chunks(&self) -> Result<Vec<Chunk>, String> {
+    /// The parts of an `llm_call` reply, in order.
+    ///
+    /// Replies have megabytes, and nearly all are well formed, so they are read in one pass. Only one that is not goes
+    /// through the tolerant reading, part by part.
+    pub fn chunks(&self) -> Result<Vec<Chunk>, ModelFault> {
+        #[derive(Deserialize)]
+        struct Body {
+            ok: Option<bool>,
+            chunks: Option<Vec<Part>>,
+        }
+        let parts = match self.read::<Body>() {
+            Ok(Body { ok: Some(true), chunks }) => chunks.unwrap_or_default(),
+            _ => return self.tolerant_chunks(),
+        };
+        parts.into_iter().map(Part::chunk).collect::<Option<_>>().map_or_else(|| self.tolerant_chunks(), Ok)
+    }
+
+    fn tolerant_chunks(&self) -> Result<Vec<Chunk>, ModelFault> {
         #[derive(Deserialize)]
         struct Body {
             chunks: Option<Vec<Box<RawValue>>>,
         }
-        let body: Body = self.read().map_err(|_| "the model's reply is not valid JSON".to_owned())?;
-        body.chunks.unwrap_or_default().iter().map(|raw| chunk(raw)).collect()
+        let broken = || ModelFault::Broken("the model's reply is not valid JSON".to_owned());
+        self.accepted().map_err(|error| if self.is_json() { ModelFault::Refused(error) } else { broken() })?;
+        let body: Body = self.read().map_err(|_| broken())?;
+        let chunks = body.chunks.unwrap_or_default();
+        chunks.iter().map(|raw| chunk(raw)).collect::<Result<_, _>>().map_err(ModelFault::Broken)
+    }
+}
+
+/// A well-formed part.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Part {
+    #[serde(rename = "type")]
+    kind: String,
+    content: Option<String>,
+    tool_call: Option<ToolCall>,
+    usage: Option<Value>,
+}
+
+impl Part {
+    fn chunk(self) -> Option<Chunk> {
+        Some(match self.kind.as_str() {
+            "text" => Chunk::Text(self.content?),
+            "tool_use" => Chunk::ToolUse(self.tool_call?),
+            "done" => Chunk::Done(Usage::from_value(&self.usage.unwrap_or_default())),
+            _ => Chunk::Other,
+        })
     }
 }
 

@@ -14,6 +14,7 @@ mod cursor;
 mod dir;
 mod error;
 mod fingerprint;
+pub(crate) mod passed;
 mod path;
 mod read;
 mod resolve;

@@ -8,13 +8,18 @@
     reason = "a test panics with what is wrong, prints what it skips, and starts what it needs"
 )]
 
+mod anthropic;
 mod bash;
+mod catalogue;
+mod checkout;
 mod devhost;
+mod enter;
 mod everywhere;
 mod files;
 mod floors;
 mod git;
 mod guard;
+mod impostor;
 mod life;
 mod link;
 mod net;

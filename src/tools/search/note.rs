@@ -1,7 +1,7 @@
 //! What a search tells the model besides its results: what was not looked at, and why.
 
 use crate::limits;
-use crate::workspace::walk::{Passed, Sample};
+use crate::workspace::passed::{Passed, Sample};
 
 /// Collects sentences.
 #[derive(Debug, Default)]
