@@ -52,9 +52,10 @@ impl Reply {
         &self.0
     }
 
-    /// Is it JSON at all?
-    fn is_json(&self) -> bool {
-        serde_json::from_slice::<serde::de::IgnoredAny>(&self.0).is_ok()
+    /// Was it meant to be a JSON object without being JSON? A page of HTML was not, and asking again would bring another.
+    fn is_broken_object(&self) -> bool {
+        let json = || serde_json::from_slice::<serde::de::IgnoredAny>(&self.0).is_ok();
+        self.0.trim_ascii_start().starts_with(b"{") && !json()
     }
 
     /// `Err` with the host's words when the answer is not exactly `ok: true`.
@@ -189,7 +190,7 @@ impl Reply {
             chunks: Option<Vec<Box<RawValue>>>,
         }
         let broken = || ModelFault::Broken("the model's reply is not valid JSON".to_owned());
-        self.accepted().map_err(|error| if self.is_json() { ModelFault::Refused(error) } else { broken() })?;
+        self.accepted().map_err(|error| if self.is_broken_object() { broken() } else { ModelFault::Refused(error) })?;
         let body: Body = self.read().map_err(|_| broken())?;
         let chunks = body.chunks.unwrap_or_default();
         chunks.iter().map(|raw| chunk(raw)).collect::<Result<_, _>>().map_err(ModelFault::Broken)
