@@ -23,6 +23,7 @@ mod impostor;
 mod life;
 mod link;
 mod net;
+mod paths;
 #[cfg(target_os = "linux")]
 mod processes;
 mod rows;
@@ -30,4 +31,5 @@ mod search;
 mod sidecar;
 mod start;
 mod support;
+mod tools;
 mod turn;
