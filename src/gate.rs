@@ -120,12 +120,19 @@ impl Gate {
     }
 
     /// Waits until every report is acknowledged or given up, at most [`limits::REPORT_FLUSH`], or
-    /// [`limits::REPORT_FLUSH_STOPPED`] when the turn was cancelled.
+    /// [`limits::REPORT_FLUSH_STOPPED`] once the turn is cancelled.
     pub async fn flush(&self) {
         self.reports.close();
-        let stopped = self.host.cancel().is_cancelled();
-        let limit = if stopped { limits::REPORT_FLUSH_STOPPED } else { limits::REPORT_FLUSH };
-        if tokio::time::timeout(limit, self.reports.wait()).await.is_err() {
+        let stopped = async {
+            self.host.cancel().cancelled().await;
+            tokio::time::sleep(limits::REPORT_FLUSH_STOPPED).await;
+        };
+        let finished = tokio::select! {
+            () = self.reports.wait() => true,
+            () = tokio::time::sleep(limits::REPORT_FLUSH) => false,
+            () = stopped => false,
+        };
+        if !finished {
             tracing::warn!(component = "gate", pending = self.reports.len(), "reports_unfinished");
         }
         self.reports.reopen();
@@ -138,7 +145,7 @@ fn changed(question: &Approve, answer: &Map<String, Value>) -> Option<&'static s
     const NAMES: [&str; 6] = ["operation", "command", "path", "content", "old_string", "new_string"];
     let objects = || std::iter::once(answer).chain(answer.values().filter_map(Value::as_object));
     let named = |name: &&str| objects().filter_map(|object| object.get(*name)).any(|value| !value.is_null());
-    if !NAMES.iter().any(|name| named(&name)) {
+    if !NAMES.iter().any(&named) {
         return None;
     }
     let asked = serde_json::to_value(question).unwrap_or_default();

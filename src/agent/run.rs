@@ -6,7 +6,7 @@ use super::reply::{Call, Round};
 use crate::limits;
 use crate::link::{CallError, Host};
 use crate::tools::Toolbox;
-use crate::wire::{Action, LlmCall, Message, Payload, Role, Usage};
+use crate::wire::{Action, Envelope, LlmCall, Message, Payload, Role, Usage};
 use futures_util::StreamExt;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -117,15 +117,17 @@ async fn ask(
         let reply = host.call(&action).await.map_err(Failure::Link)?;
         let ms = asked.elapsed().as_millis() as u64;
         tracing::debug!(component = "runner", ms, "llm_call_result");
-        reply.accepted().map_err(Failure::Model)?;
-        match reply.chunks() {
+        let error = match reply.accepted().and_then(|()| reply.chunks()) {
             Ok(chunks) => return Ok(Round::new(chunks, brief.max_tokens, ids)),
-            Err(error) if attempts >= limits::LLM_MALFORMED_RETRIES => return Err(Failure::Model(error)),
-            Err(error) => {
-                tracing::warn!(component = "runner", error = error.as_str(), "llm_reply_malformed");
-                attempts += 1;
-            }
+            Err(error) => error,
+        };
+        // The host's refusal is final; a broken list, or a page instead of a reply, may be better the next time.
+        let refused = reply.accepted().is_err() && Envelope::read(reply.as_bytes()).is_some();
+        if refused || attempts >= limits::LLM_MALFORMED_RETRIES {
+            return Err(Failure::Model(error));
         }
+        tracing::warn!(component = "runner", error = error.as_str(), "llm_reply_malformed");
+        attempts += 1;
     }
 }
 

@@ -1,8 +1,10 @@
 //! The client for TCP and TLS: one provider, built-in roots, system settings ignored.
 
 use crate::limits;
-use reqwest::{Certificate, Client, redirect};
+use reqwest::header::RETRY_AFTER;
+use reqwest::{Certificate, Client, Response, redirect};
 use std::sync::Once;
+use std::time::Duration;
 
 /// Why a client could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +55,21 @@ pub fn client(reuse: Reuse, authority: Option<&str>) -> Result<Client, ClientErr
         .map_err(ClientError::Build)
 }
 
+/// `Retry-After` in seconds; dates are ignored and unreasonable waits cut.
+pub fn retry_after(response: &Response) -> Option<Duration> {
+    let seconds = response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim().parse::<u64>().ok()?;
+    Some(Duration::from_secs(seconds).min(limits::HTTP_RETRY_AFTER_MAX))
+}
+
+/// The innermost cause of an error; the outer layers repeat the URL.
+pub fn cause(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,9 +78,7 @@ mod tests {
     fn a_client_can_be_made() {
         client(Reuse::Pooled, None).unwrap();
         client(Reuse::Fresh, None).unwrap();
-        assert!(matches!(
-            client(Reuse::Fresh, Some("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----")),
-            Err(_)
-        ));
+        let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----";
+        assert!(client(Reuse::Fresh, Some(broken)).is_err());
     }
 }
