@@ -366,7 +366,7 @@ fn plant(workspace: &Path, mark: &Path) {
     );
     fs::write(
         workspace.join("more.config"),
-        &config.replace("[include]", "[ignored]").replace("[includeIf", "[ignored"),
+        config.replace("[include]", "[ignored]").replace("[includeIf", "[ignored"),
     )
     .unwrap();
     fs::write(workspace.join(".gitattributes"), "* filter=x diff=x merge=x\n").unwrap();

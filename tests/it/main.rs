@@ -14,13 +14,20 @@ mod files;
 mod floors;
 mod git;
 mod guard;
+mod http;
 mod life;
 mod link;
+mod listen;
 mod net;
+#[cfg(target_os = "linux")]
+mod pid1;
 #[cfg(target_os = "linux")]
 mod processes;
 mod search;
 mod sidecar;
+#[cfg(target_os = "linux")]
+#[path = "../soak/mod.rs"]
+mod soak;
 mod start;
 mod support;
 mod turn;
