@@ -119,6 +119,14 @@ impl Gate {
         });
     }
 
+    /// Waits a moment for the reports under way, so that no question stands behind them on the wire: of what a host had not
+    /// read when it went away, only the last frame is known.
+    pub async fn settle(&self) {
+        self.reports.close();
+        let _ = tokio::time::timeout(limits::REPORT_SETTLE, self.reports.wait()).await;
+        self.reports.reopen();
+    }
+
     /// Waits until every report is acknowledged or given up, at most [`limits::REPORT_FLUSH`], or
     /// [`limits::REPORT_FLUSH_STOPPED`] once the turn is cancelled.
     pub async fn flush(&self) {
@@ -145,7 +153,7 @@ fn changed(question: &Approve, answer: &Map<String, Value>) -> Option<&'static s
     const NAMES: [&str; 6] = ["operation", "command", "path", "content", "old_string", "new_string"];
     let objects = || std::iter::once(answer).chain(answer.values().filter_map(Value::as_object));
     let named = |name: &&str| objects().filter_map(|object| object.get(*name)).any(|value| !value.is_null());
-    if !NAMES.iter().any(&named) {
+    if !NAMES.iter().any(named) {
         return None;
     }
     let asked = serde_json::to_value(question).unwrap_or_default();

@@ -123,6 +123,19 @@ pub const WORK_PAUSE: Duration = Duration::from_secs(2);
 /// Request ids remembered: the host queues the same work again after a timeout (PROTOCOL T17).
 pub const REQUEST_IDS_REMEMBERED: usize = 256;
 
+// --- the Anthropic transport (PROTOCOL §11.2) -------------------------------------------------------------------------
+
+/// Largest request body the host's credential proxy takes (PROTOCOL §11.2, §14).
+pub const ANTHROPIC_BODY_MAX_BYTES: usize = 4_194_304;
+/// Longest line of an event stream. A line without an end would otherwise be collected until memory is gone.
+pub const SSE_LINE_MAX_BYTES: usize = 8 * 1024 * 1024;
+/// Largest event, and all events of one reply together.
+pub const SSE_REPLY_MAX_BYTES: usize = 64 * 1024 * 1024;
+/// Times a reply that broke off, or that the service was too busy for, is asked for again.
+pub const ANTHROPIC_RETRIES: u32 = 2;
+/// Times a reply that only paused is continued.
+pub const ANTHROPIC_PAUSES_MAX: u32 = 3;
+
 // --- the turn (PROTOCOL §6) ------------------------------------------------------------------------------------------
 
 /// `maxTokens` when the command line gives none (PROTOCOL §1.1).
@@ -145,6 +158,8 @@ pub const BREAKER_FAILURES: u32 = 3;
 pub const TOOL_CALLS_PARALLEL: usize = 16;
 /// Times a malformed model reply is asked for again before the turn ends with an error.
 pub const LLM_MALFORMED_RETRIES: u32 = 1;
+/// Time pending reports get before the model is asked again: a host takes a millisecond, and one that is slow must not hold up the turn.
+pub const REPORT_SETTLE: Duration = Duration::from_millis(200);
 /// Time pending reports get before the answer is sent without them.
 pub const REPORT_FLUSH: Duration = Duration::from_secs(5);
 /// The same when the turn was cancelled: the process has to end within [`SHUTDOWN`].
@@ -204,6 +219,8 @@ pub const DRAIN_GRACE: Duration = Duration::from_millis(50);
 pub const OUTPUT_HEAD_BYTES: usize = 50_000;
 /// Output kept from the end of a command's output.
 pub const OUTPUT_TAIL_BYTES: usize = 50_000;
+/// Bytes shown of output or a file that is not text: a `cat` of a picture would take the place of a hundred pages.
+pub const BINARY_SHOWN_BYTES: usize = 2000;
 /// Longest single argument given to `execve`; the kernel refuses 131,072 bytes and more.
 pub const ARGUMENT_MAX_BYTES: usize = 120_000;
 /// Output read at once: the capacity of a pipe.

@@ -17,7 +17,7 @@ Leave out greetings, repetition and what no longer matters. The transcript is ma
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Plan {
     /// The older part as transcript: for each call its messages.
-    pub calls: Vec<Vec<String>>,
+    pub(super) calls: Vec<Vec<String>>,
     /// How many messages it has.
     older: usize,
     /// How many of the oldest are too much even for a summary.

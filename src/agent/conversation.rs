@@ -90,15 +90,17 @@ impl Conversation {
     /// The messages to send, after room was made for them.
     pub fn messages(&mut self) -> Vec<Message> {
         self.shrink();
-        let mut messages = self.compose(false);
         // Results of one round may share a message; nothing is lost by it.
-        if messages.len() > self.room.messages {
-            messages = self.compose(true);
-        }
-        while messages.len() > self.room.messages && (self.drop_turn() || self.drop_round()) {
-            messages = self.compose(true);
-        }
-        messages
+        let merged = self.count(false) > self.room.messages;
+        while self.count(merged) > self.room.messages && (self.drop_turn() || self.drop_round()) {}
+        self.compose(merged)
+    }
+
+    /// Messages of [`Self::compose`], or one more.
+    fn count(&self, merged: bool) -> usize {
+        let results = |round: &Round| if merged { 1 } else { round.answers.len() };
+        let note = usize::from(self.left_out_turns > 0);
+        self.history.len() + note + 1 + self.rounds.iter().map(|round| 1 + results(round)).sum::<usize>()
     }
 
     fn compose(&self, merged: bool) -> Vec<Message> {
@@ -321,3 +323,7 @@ pub(super) fn size(value: &impl Serialize) -> usize {
         Err(_) => usize::MAX / 2,
     }
 }
+
+#[cfg(test)]
+#[path = "conversation_tests.rs"]
+mod tests;

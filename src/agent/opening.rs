@@ -44,11 +44,11 @@ async fn summarise(plan: &compact::Plan, host: &Host) -> Result<String, String> 
         for pieces in &plan.calls {
             let action = Action::LlmCall(compact::request(pieces, summary.as_deref()));
             let reply = host.call(&action).await.map_err(|error| error.to_string())?;
-            reply.accepted()?;
-            let texts = reply.chunks()?.into_iter().filter_map(|chunk| match chunk {
-                Chunk::Text(text) => Some(text),
-                _ => None,
-            });
+            let texts =
+                reply.chunks().map_err(|fault| fault.to_string())?.into_iter().filter_map(|chunk| match chunk {
+                    Chunk::Text(text) => Some(text),
+                    _ => None,
+                });
             summary = Some(compact::usable(&texts.collect::<String>()).ok_or("the summary is blank")?);
         }
         summary.ok_or_else(|| "there is nothing to summarise".to_owned())

@@ -6,7 +6,7 @@ use super::reply::{Call, Round};
 use crate::limits;
 use crate::link::{CallError, Host};
 use crate::tools::Toolbox;
-use crate::wire::{Action, Envelope, LlmCall, Message, Payload, Role, Usage};
+use crate::wire::{Action, LlmCall, Message, ModelFault, Payload, Role, Usage};
 use futures_util::StreamExt;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -84,6 +84,7 @@ pub async fn run(
             return ended;
         }
         let results = execute(&round.calls, tools, &mut ended.tools_started, brief.max_tokens).await;
+        tools.settle().await;
         conversation.add(round.message(), round.calls.iter().map(|call| call.id.clone()).zip(results));
         if host.cancel().is_cancelled() {
             ended.failure = Some(Failure::Link(CallError::Cancelled));
@@ -117,49 +118,51 @@ async fn ask(
         let reply = host.call(&action).await.map_err(Failure::Link)?;
         let ms = asked.elapsed().as_millis() as u64;
         tracing::debug!(component = "runner", ms, "llm_call_result");
-        let error = match reply.accepted().and_then(|()| reply.chunks()) {
+        match reply.chunks() {
             Ok(chunks) => return Ok(Round::new(chunks, brief.max_tokens, ids)),
-            Err(error) => error,
-        };
-        // The host's refusal is final; a broken list, or a page instead of a reply, may be better the next time.
-        let refused = reply.accepted().is_err() && Envelope::read(reply.as_bytes()).is_some();
-        if refused || attempts >= limits::LLM_MALFORMED_RETRIES {
-            return Err(Failure::Model(error));
+            Err(ModelFault::Broken(error)) if attempts < limits::LLM_MALFORMED_RETRIES => {
+                tracing::warn!(component = "runner", error = error.as_str(), "llm_reply_malformed");
+                attempts += 1;
+            }
+            Err(fault) => return Err(Failure::Model(fault.to_string())),
         }
-        tracing::warn!(component = "runner", error = error.as_str(), "llm_reply_malformed");
-        attempts += 1;
     }
 }
 
-/// Runs the calls side by side and returns their texts in call order: one for each, whatever happened to it.
+/// Runs the calls and returns their texts in call order: one for each, whatever happened to it. Calls run side by side, but
+/// for one thing: those that write files and those that do not take turns, in call order. A reply that writes a script
+/// and runs it, or reads a file and edits it, means it in that order.
 async fn execute(calls: &[Call], tools: &Arc<Toolbox>, started: &mut usize, max_tokens: u32) -> Vec<String> {
     let planned: Vec<_> = calls.iter().map(|call| plan(call, tools, started, max_tokens)).collect();
-    let running = planned.into_iter().map(|plan| {
-        let tools = tools.clone();
-        async move {
-            let (name, args) = match plan {
-                Err(text) => return text,
-                Ok(call) => call,
-            };
-            // A task of its own, so that a panic is this call's result and not the turn's end.
-            let begun = Instant::now();
-            let tool = name.clone();
-            let outcome = tokio::spawn(async move { tools.invoke(&name, &args).await }).await;
-            let ms = begun.elapsed().as_millis() as u64;
-            tracing::debug!(component = "runner", tool = tool.as_str(), ms, "tool_result");
-            match outcome {
-                Ok(text) => text,
-                Err(_) => "Error: the tool failed inside the runner; what it did before that is unknown. Check before \
-                           you repeat it."
-                    .to_owned(),
-            }
-        }
-    });
-    futures_util::stream::iter(running).buffered(limits::TOOL_CALLS_PARALLEL).collect().await
+    let writes = |plan: &Result<&Call, String>| plan.as_ref().is_ok_and(|call| tools.writes(&call.name));
+    let mut texts = Vec::with_capacity(planned.len());
+    for group in planned.chunk_by(|one, next| writes(one) == writes(next)) {
+        let running = group.iter().map(|plan| run_one(plan.clone(), tools));
+        let done = futures_util::stream::iter(running).buffered(limits::TOOL_CALLS_PARALLEL);
+        texts.extend(done.collect::<Vec<_>>().await);
+    }
+    texts
+}
+
+async fn run_one(plan: Result<&Call, String>, tools: &Arc<Toolbox>) -> String {
+    let call = match plan {
+        Err(text) => return text,
+        Ok(call) => call,
+    };
+    // A task of its own, so that a panic is this call's result and not the turn's end.
+    let begun = Instant::now();
+    let (tools, name, args) = (tools.clone(), call.name.clone(), call.args.clone());
+    let outcome = tokio::spawn(async move { tools.invoke(&name, &args).await }).await;
+    let ms = begun.elapsed().as_millis() as u64;
+    tracing::debug!(component = "runner", tool = call.name.as_str(), ms, "tool_result");
+    outcome.unwrap_or_else(|_| {
+        "Error: the tool failed inside the runner; what it did before that is unknown. Check before you repeat it."
+            .to_owned()
+    })
 }
 
 /// Decides, in call order, what runs; `Err` is the result of a call that does not.
-fn plan(call: &Call, tools: &Toolbox, started: &mut usize, max_tokens: u32) -> Result<(String, String), String> {
+fn plan<'c>(call: &'c Call, tools: &Toolbox, started: &mut usize, max_tokens: u32) -> Result<&'c Call, String> {
     if !tools.has(&call.name) {
         return Err(format!("Tool {} not found", crate::text::cut_units(&call.name, limits::TOOL_ID_MAX_UNITS)));
     }
@@ -176,5 +179,5 @@ fn plan(call: &Call, tools: &Toolbox, started: &mut usize, max_tokens: u32) -> R
         ));
     }
     *started += 1;
-    Ok((call.name.clone(), call.args.clone()))
+    Ok(call)
 }

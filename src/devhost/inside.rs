@@ -6,6 +6,7 @@ use super::socket::{self, Manners};
 use super::validate::Transport;
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::time::Duration;
@@ -37,6 +38,13 @@ impl Inside {
     /// The directory that a container sees, with the host's sockets.
     pub(crate) fn ipc(&self) -> PathBuf {
         self.directory.path().join("ipc")
+    }
+
+    /// Gives the socket and the workspace to a user, who may also pass through the directory they are in.
+    pub(crate) fn hand_over(&self, user: u32) -> io::Result<()> {
+        std::fs::set_permissions(self.directory.path(), PermissionsExt::from_mode(0o711))?;
+        owned_by(&self.ipc(), user)?;
+        owned_by(&self.directory.path().join("workspace"), user)
     }
 
     fn current(&self) -> CancellationToken {
@@ -109,4 +117,15 @@ impl Inside {
         tokio::spawn(socket::connection(stream, self.brain.clone(), self.manners.clone(), gone));
         Ok(())
     }
+}
+
+/// Changes the owner of a tree; links are not followed.
+pub(super) fn owned_by(path: &Path, user: u32) -> io::Result<()> {
+    std::os::unix::fs::lchown(path, Some(user), Some(user))?;
+    if path.symlink_metadata()?.is_dir() {
+        for entry in std::fs::read_dir(path)? {
+            owned_by(&entry?.path(), user)?;
+        }
+    }
+    Ok(())
 }

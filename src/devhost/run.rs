@@ -2,6 +2,7 @@
 
 use super::cli::Options;
 use super::host::FakeHost;
+use super::inside::owned_by;
 use super::policy::Policy;
 use super::provider::Provider;
 use super::runner::Runner;
@@ -192,18 +193,8 @@ fn hand_over(options: &Options, host: &FakeHost) -> Result<(), String> {
     if options.workspace.is_none() {
         directories.push(host.workspace());
     }
-    let owned = directories.iter().try_for_each(|directory| owned_by_agent(directory));
+    let owned = directories.iter().try_for_each(|directory| owned_by(directory, 1000));
     owned.map_err(|error| format!("the container's directories cannot be given to uid 1000: {error}"))
-}
-
-fn owned_by_agent(path: &Path) -> io::Result<()> {
-    std::os::unix::fs::lchown(path, Some(1000), Some(1000))?;
-    if path.symlink_metadata()?.is_dir() {
-        for entry in std::fs::read_dir(path)? {
-            owned_by_agent(&entry?.path())?;
-        }
-    }
-    Ok(())
 }
 
 fn print(options: &Options, runner: &Runner) -> Result<(), String> {

@@ -40,6 +40,7 @@ pub struct Runner {
     payload: Vec<u8>,
     stdin_open: bool,
     deadline: Duration,
+    user: Option<u32>,
 }
 
 /// How a runner ended.
@@ -89,7 +90,13 @@ impl Runner {
             payload: Vec::new(),
             stdin_open: false,
             deadline: Duration::from_secs(60),
+            user: None,
         }
+    }
+
+    /// Starts it as this user and group, who get the host's directories. The host must be root's.
+    pub fn user(self, user: u32) -> Self {
+        Self { user: Some(user), ..self }
     }
 
     /// Starts it through a provider, in this image.
@@ -187,6 +194,10 @@ impl Runner {
             .stderr(Stdio::piped())
             .process_group(0)
             .kill_on_drop(true);
+        if let Some(user) = self.user {
+            self.inside.hand_over(user)?;
+            command.uid(user).gid(user);
+        }
         let _runtime = self.inside.handle.enter();
         let child = command.spawn()?;
         let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).map(Pid::from_raw);

@@ -13,12 +13,13 @@ use std::process::Command;
 
 /// Replaces this process by the job, or stays as PID 1 of a command that is not ours.
 pub(crate) fn launch(job: Job, environment: &Environment, signals: Signals) -> Result<u8, Failure> {
-    let (command, ours) = match job {
-        Job::Runner(args) => (own(None, args, environment)?, true),
-        Job::Sidecar(args) => (own(Some("git-sidecar"), args, environment)?, true),
+    // The runner unblocks signals itself once it has handlers: as PID 1 it would lose one that comes before.
+    let (mut command, ours, unblocks) = match job {
+        Job::Runner(args) => (own(None, args, environment), true, true),
+        Job::Sidecar(args) => (own(Some("git-sidecar"), args, environment), true, false),
         Job::Command(mut words) => {
             let program = words.remove(0);
-            (command(find(&program, environment)?.as_os_str(), words, environment), false)
+            (command(find(&program, environment)?.as_os_str(), words, environment), false, false)
         }
     };
     let name = command.get_program().to_owned();
@@ -29,17 +30,18 @@ pub(crate) fn launch(job: Job, environment: &Environment, signals: Signals) -> R
     if std::process::id() == 1 && !ours {
         return init::run(command).map_err(|error| cannot_start(&name, &error));
     }
-    signals.unblock().map_err(|errno| Failure::Command(format!("signals cannot be unblocked: {errno}"), 126))?;
-    let mut command = command;
+    if !unblocks {
+        signals.unblock().map_err(|errno| Failure::Command(format!("signals cannot be unblocked: {errno}"), 126))?;
+    }
     Err(cannot_start(&name, &command.exec()))
 }
 
 /// Our own program again: the same file, whatever its name or place.
-fn own(sub: Option<&str>, args: Vec<OsString>, environment: &Environment) -> Result<Command, Failure> {
+fn own(sub: Option<&str>, args: Vec<OsString>, environment: &Environment) -> Command {
     let path = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe"));
     let mut command = command(path.as_os_str(), sub.map(OsString::from).into_iter().chain(args), environment);
     command.arg0("ax-runner");
-    Ok(command)
+    command
 }
 
 /// Looks a bare name up in `PATH` as a shell does: a directory we cannot enter does not make the command "denied".

@@ -38,8 +38,8 @@ use std::ffi::OsString;
 /// What ends the start before the payload.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
-    /// The policy or the command line is wrong.
-    #[error("{0}")]
+    /// The policy or the command line is wrong. The first words keep the host from trying the same again (PROTOCOL §1.6).
+    #[error("validation failed: {0}")]
     Policy(String),
     /// The policy is right and cannot be enforced here.
     #[error("cannot enforce the network policy: {0}")]

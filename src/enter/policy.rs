@@ -61,6 +61,8 @@ pub(crate) struct Policy {
     pub mode: Mode,
     /// Destinations beyond loopback.
     pub allow: Vec<Destination>,
+    /// Whether an operator named the mode, or it was decided here.
+    pub declared: bool,
     /// Who enforces an external policy, in the operator's words.
     pub enforced_by: Option<String>,
     /// Files whose variables the command gets.
@@ -160,7 +162,15 @@ impl Policy {
     fn from_words(mode: Mode, list: Option<&str>, source: String, env: &Environment) -> Result<Self, PolicyError> {
         let allow =
             list.map(|list| list.split(',').map(Destination::parse).collect::<Result<Vec<_>, _>>()).transpose()?;
-        let policy = Self { mode, allow: vec![], enforced_by: None, env_files: vec![], home_seed: None, source };
+        let policy = Self {
+            mode,
+            allow: vec![],
+            declared: mode != Mode::Auto,
+            enforced_by: None,
+            env_files: vec![],
+            home_seed: None,
+            source,
+        };
         policy.completed(allow, env)
     }
 
@@ -189,6 +199,7 @@ impl Policy {
         let policy = Self {
             mode: file.mode,
             allow: vec![],
+            declared: file.mode != Mode::Auto,
             enforced_by: file.enforced_by,
             env_files: file.env_files,
             home_seed: file.home_seed,

@@ -1,7 +1,7 @@
 //! What `enter` says: one JSON line an event, and one plain line when it gives up.
 
+use crate::log;
 use serde_json::{Map, Value};
-use std::io::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Levels of the host's log lines (PROTOCOL §13).
@@ -47,17 +47,12 @@ impl Reporter {
             line.extend(fields);
         }
         line.insert("msg".to_owned(), Value::from(name));
-        write_line(&Value::Object(line).to_string());
+        log::last_words(&log::neutral(&Value::Object(line).to_string()));
     }
 }
 
 /// The last words: exactly one line, whatever is in the cause.
 pub(crate) fn failure(cause: &str) {
     let words: String = cause.chars().map(|c| if c.is_control() { ' ' } else { c }).take(600).collect();
-    write_line(&format!("ax-runner enter: {words}"));
-}
-
-/// One write, so that lines of several writers do not mix. Nobody listening is no reason to fail.
-fn write_line(line: &str) {
-    let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
+    log::last_words(&format!("ax-runner enter: {words}"));
 }

@@ -108,7 +108,7 @@ const MTU4: Rule = Rule {
     name: "path mtu 4",
     text: "icmp type destination-unreachable icmp code frag-needed accept",
     verdict: "accept",
-    matches: &["destination-unreachable", "frag-needed"],
+    matches: &["destination-unreachable", "4"],
 };
 const MTU6: Rule = Rule {
     name: "path mtu 6",
@@ -237,7 +237,12 @@ fn check_rule(rule: &Value, expected: &Rule) -> Result<u64, String> {
 }
 
 fn right_side(value: &Value) -> String {
-    let scalar = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    // nft 1.0 shows this code by its name, 1.1 by its number.
+    let scalar = |value: &Value| match value.as_str() {
+        Some("frag-needed") => "4".to_owned(),
+        Some(text) => text.to_owned(),
+        None => value.to_string(),
+    };
     match value.get("set").and_then(Value::as_array) {
         Some(members) => {
             let mut members: Vec<_> = members.iter().map(scalar).collect();

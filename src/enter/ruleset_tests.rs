@@ -33,6 +33,13 @@ fn the_kernels_listing_is_accepted() {
 }
 
 #[test]
+fn a_newer_nft_shows_one_code_by_its_number() {
+    let mut document = listing();
+    find(&mut document, "rule", "comment", "path mtu 4")["expr"][1]["match"]["right"] = 4.into();
+    assert!(judged(&document).is_ok());
+}
+
+#[test]
 fn every_departure_is_noticed() {
     let objects = listing()["nftables"].as_array().unwrap().len();
     // Leaving out any one object but the header.

@@ -144,7 +144,8 @@ fn close_network(
         },
         Mode::External | Mode::Auto => {
             let by = policy.enforced_by.as_deref().unwrap_or("the platform (not checked here)");
-            let level = if policy.enforced_by.is_some() { Level::Info } else { Level::Warn };
+            // Said by the operator, it is for the record; decided for want of anything better, it is a warning.
+            let level = if policy.declared { Level::Info } else { Level::Warn };
             report.event(
                 level,
                 "egress_external",

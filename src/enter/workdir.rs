@@ -45,7 +45,9 @@ fn belongs_to_system(path: &Path, home: Option<&Path>) -> Result<(), WorkdirErro
     if first == "tmp" && !top {
         return if is_hidden(path) { Err(WorkdirError::Hidden(path.to_owned())) } else { Ok(()) };
     }
-    let hides_home = home.is_some_and(|home| path == home || path == home.join(".agents"));
+    // An engine that makes up a user gives it the working directory as its home; only a home of the image's is hidden.
+    let hides_home =
+        home.filter(|home| home.starts_with("/home")).is_some_and(|home| path == home || path == home.join(".agents"));
     if SYSTEM.contains(&&*first) || first.starts_with("lib") || (first == "home" && top) || hides_home {
         return Err(system());
     }
@@ -119,6 +121,11 @@ mod tests {
         ] {
             assert!(check(Path::new(path), home).is_err(), "{path} was taken");
         }
+    }
+
+    #[test]
+    fn a_home_that_is_the_workspace_is_none_of_the_images() {
+        assert_eq!(check(Path::new("/workspace"), Some(Path::new("/workspace"))), Ok(()));
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! The link to the host: one question, one answer, whatever the transport (PROTOCOL §3, §4).
 
+mod anthropic;
 mod http;
 mod socket;
 
+pub use anthropic::AnthropicLink;
 pub use http::HttpLink;
 pub use socket::SocketLink;
 

@@ -6,6 +6,7 @@
 
 use super::{BoxFuture, CallContext, CallError, HostLink};
 use crate::limits;
+use crate::os;
 use crate::wire::{Action, Envelope, FrameCodec, FrameError, Reply};
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -71,7 +72,7 @@ impl SocketLink {
         let mut last = String::new();
         for pause in limits::RECONNECT_PAUSES {
             tokio::time::sleep(pause).await;
-            match dial(path).await {
+            match redial(path).await {
                 Ok(stream) => {
                     tracing::info!(component = "ipc-client", "ipc_reconnected");
                     state.connection = Connection::open(stream);
@@ -131,6 +132,24 @@ async fn dial(path: &Path) -> io::Result<UnixStream> {
     match tokio::time::timeout(limits::CONNECT_TIMEOUT, UnixStream::connect(path)).await {
         Ok(stream) => stream,
         Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the host does not accept the connection")),
+    }
+}
+
+/// Connects again. A command of ours may meanwhile have moved the host's socket away and put its own in its place; whoever
+/// answers there would be asked for consent.
+async fn redial(path: &Path) -> io::Result<UnixStream> {
+    let stream = dial(path).await?;
+    // A host outside of the container has no number in here.
+    let peer = stream.peer_cred()?.pid().filter(|pid| *pid != 0);
+    match peer {
+        Some(pid) if !os::is_foreign(pid) => {
+            tracing::error!(component = "ipc-client", "ipc_socket_replaced");
+            Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                "a process of this container has taken the host's place",
+            ))
+        }
+        _ => Ok(stream),
     }
 }
 
@@ -328,6 +347,10 @@ impl Pending {
     fn deliver(&self, frame: Bytes) {
         let Some(envelope) = Envelope::read(&frame) else {
             tracing::warn!(component = "ipc-client", bytes = frame.len(), "ipc_frame_unreadable");
+            let id = Envelope::guess_id(&frame);
+            if let Some(waiting) = id.and_then(|id| self.lock().calls.remove(&id)) {
+                let _ = waiting.reply.send(Ok(Reply::new(frame)));
+            }
             return;
         };
         let id = envelope.msg_id.as_deref().and_then(own_id);

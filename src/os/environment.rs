@@ -15,8 +15,8 @@ use std::path::Path;
 const KEPT: [&str; 8] = ["LANG", "LOGNAME", "TERM", "TMPDIR", "TZ", "USER", "XDG_CACHE_HOME", "npm_config_cache"];
 
 /// What we set, and nobody else may.
-const OURS: [&str; 9] =
-    ["GIT_PAGER", "GIT_TERMINAL_PROMPT", "HOME", "OLDPWD", "PAGER", "PATH", "PWD", "SHELL", "SHLVL"];
+const OURS: [&str; 10] =
+    ["GIT_EDITOR", "GIT_PAGER", "GIT_TERMINAL_PROMPT", "HOME", "OLDPWD", "PAGER", "PATH", "PWD", "SHELL", "SHLVL"];
 
 /// Names that make a shell, the loader or the C library run or read something else.
 const LOADED: [&str; 12] = [
@@ -75,6 +75,8 @@ impl ChildEnv {
         // A pager would wait for keys that never come, a prompt for an answer.
         env.set("PAGER", "cat");
         env.set("GIT_PAGER", "cat");
+        // An editor would too. This one takes what git proposes, or leaves an empty message, which git refuses at once.
+        env.set("GIT_EDITOR", "true");
         env.set("GIT_TERMINAL_PROMPT", "0");
         env
     }

@@ -8,8 +8,8 @@ fn get(env: &ChildEnv, name: &str) -> Option<String> {
     env.variables().find(|(known, _)| *known == name).map(|(_, value)| value.to_string_lossy().into_owned())
 }
 
-const ALWAYS: [&str; 9] =
-    ["AX_WORKSPACE", "GIT_PAGER", "GIT_TERMINAL_PROMPT", "HOME", "PAGER", "PATH", "PWD", "SHELL", "TERM"];
+const ALWAYS: [&str; 10] =
+    ["AX_WORKSPACE", "GIT_EDITOR", "GIT_PAGER", "GIT_TERMINAL_PROMPT", "HOME", "PAGER", "PATH", "PWD", "SHELL", "TERM"];
 
 #[test]
 fn nothing_but_the_list_gets_through() {

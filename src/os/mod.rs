@@ -39,5 +39,7 @@ pub use harden::{HardenError, close_inherited, harden};
 pub use known::{Known, adopt_orphans};
 #[cfg(target_os = "linux")]
 pub use shell::{End, Ended, Shell, StartError};
+#[cfg(target_os = "linux")]
+pub use tree::is_foreign;
 
 pub mod privileges;

@@ -78,10 +78,7 @@ impl Holdings {
                 ("permitted", words.permitted),
                 ("inheritable", words.inheritable),
                 ("bounding", numbers(|n| prctl_query(libc::PR_CAPBSET_READ, n, 0))),
-                (
-                    "ambient",
-                    numbers(|n| prctl_query(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_IS_SET as libc::c_ulong, n)),
-                ),
+                ("ambient", numbers(is_ambient)),
             ],
             no_new_privs: prctl::get_no_new_privs()?,
         })
@@ -136,7 +133,7 @@ pub fn drop_all(identity: Option<Identity>, bounding: Bounding) -> Result<(), Dr
     single_thread()?;
     let step = |step, remedy| move |error: String| DropError::Step { step, errno: error, remedy };
     let setpcap = "add the SETPCAP capability, or start without capabilities";
-    caps::clear(None, CapSet::Ambient).map_err(|e| e.to_string()).map_err(step("clearing the ambient set", setpcap))?;
+    clear_ambient().map_err(step("clearing the ambient set", setpcap))?;
     if bounding == Bounding::Empty {
         empty_bounding().map_err(|e| e.to_string()).map_err(step("emptying the bounding set", setpcap))?;
     }
@@ -171,6 +168,18 @@ fn check(identity: Option<Identity>, bounding: Bounding) -> Result<(), DropError
         return Err(DropError::Left("the user could be switched back to root".to_owned()));
     }
     Ok(())
+}
+
+/// A kernel without the set (gVisor, Linux before 4.3) refuses to clear it; then there is nothing in it.
+fn clear_ambient() -> Result<(), String> {
+    match caps::clear(None, CapSet::Ambient) {
+        Err(error) if numbers(is_ambient) != 0 => Err(error.to_string()),
+        _ => Ok(()),
+    }
+}
+
+fn is_ambient(number: libc::c_ulong) -> bool {
+    prctl_query(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_IS_SET as libc::c_ulong, number)
 }
 
 fn become_group(group: Gid) -> Result<(), Errno> {

@@ -60,7 +60,7 @@ pub enum StartError {
     #[error("the command holds a NUL character; remove it and try again")]
     Nul,
     /// The directory to run in is not there.
-    #[error("the workspace {} cannot be entered: {error}; restore it", path.display())]
+    #[error("the workspace {} cannot be entered: {}; restore it", path.display(), plain(error))]
     Workspace {
         /// The workspace.
         path: PathBuf,
@@ -68,20 +68,25 @@ pub enum StartError {
         error: io::Error,
     },
     /// No process or descriptor could be had.
-    #[error("no process could be started: {0}; end processes that are no longer needed and try again")]
+    #[error("no process could be started: {}; end processes that are no longer needed and try again", plain(.0))]
     Resources(io::Error),
     /// The image has none.
     #[error("bash was not found at /bin/bash, /usr/bin/bash or /usr/local/bin/bash; install it in the image")]
     NoBash,
     /// It is there but cannot run.
-    #[error("bash could not be executed: {0}")]
+    #[error("bash could not be executed: {}", plain(.0))]
     Exec(io::Error),
     /// The host's socket cannot be kept from it.
     #[error("the command was not run, since the host's socket cannot be kept from it: {0}")]
     Unguarded(String),
     /// The kernel lacks what the design rests on.
-    #[error("this system cannot track the processes of a command: {0}")]
+    #[error("this system cannot track the processes of a command: {}", plain(.0))]
     Unsupported(io::Error),
+}
+
+/// The system's words, without its number.
+fn plain(error: &io::Error) -> String {
+    error.raw_os_error().map_or_else(|| error.to_string(), |errno| Errno::from_raw(errno).desc().to_owned())
 }
 
 /// Runs commands for one session of the runner.

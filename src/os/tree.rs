@@ -48,6 +48,13 @@ pub(super) fn each_descendant(root: pid_t, since: u64, mut visit: impl FnMut(Des
     });
 }
 
+/// Is this a process outside of what we have started? One that has ended is not: nobody can tell whose it was.
+pub fn is_foreign(pid: pid_t) -> bool {
+    let mut ours = false;
+    each_descendant(std::process::id().cast_signed(), 0, |process| ours |= process.pid == pid);
+    !ours && stat(pid).is_some()
+}
+
 /// Sends `signal` to every living descendant of `root`; how many there were.
 pub(super) fn signal_descendants(root: pid_t, since: u64, signal: c_int) -> usize {
     let mut count = 0;

@@ -12,23 +12,24 @@ use tokio_util::sync::CancellationToken;
 
 /// Where a turn's text goes while it is made.
 pub(super) enum Sink {
-    /// Straight to stdout: if the container is killed, the host still has what was said (PROTOCOL §1.4).
-    Stdout(Writer),
+    /// Straight to stdout: if the container is killed, the host still has what was said (PROTOCOL §1.4). The writer starts
+    /// with the first words, so that nothing stands before the first model call.
+    Stdout(Option<io::Result<Writer>>),
     /// Kept until the turn ends.
     Action,
 }
 
 impl Sink {
-    pub(super) fn stdout() -> io::Result<Self> {
-        Writer::start().map(Self::Stdout)
+    pub(super) fn stdout() -> Self {
+        Self::Stdout(None)
     }
 
     /// Passes a piece on; never waits.
     pub(super) fn say(&mut self, text: &str) {
         if let Self::Stdout(writer) = self
             && !text.is_empty()
+            && let Ok(writer) = writer.get_or_insert_with(Writer::start)
         {
-            writer.used = true;
             // Refused when the thread has given up; `finish` says why.
             let _ = writer.pieces.try_send(text.to_owned());
         }
@@ -36,12 +37,13 @@ impl Sink {
 
     /// Has the user been told anything?
     pub(super) fn used(&self) -> bool {
-        matches!(self, Self::Stdout(Writer { used: true, .. }))
+        matches!(self, Self::Stdout(Some(Ok(_))))
     }
 
     /// Waits until everything has reached its reader, or until nobody wants to wait any longer.
     pub(super) async fn finish(self, stop: &CancellationToken) -> Result<(), Fatal> {
-        let Self::Stdout(Writer { pieces, done, .. }) = self else { return Ok(()) };
+        let Self::Stdout(Some(writer)) = self else { return Ok(()) };
+        let Writer { pieces, done } = writer.map_err(|error| Fatal::Stdout(error.to_string()))?;
         drop(pieces);
         let written = tokio::select! {
             written = done => written,
@@ -59,7 +61,6 @@ impl Sink {
 pub(super) struct Writer {
     pieces: SyncSender<String>,
     done: oneshot::Receiver<io::Result<()>>,
-    used: bool,
 }
 
 impl Writer {
@@ -72,7 +73,7 @@ impl Writer {
                 queue.iter().try_for_each(|piece| stdout.write_all(piece.as_bytes()).and_then(|()| stdout.flush()));
             let _ = finished.send(written);
         })?;
-        Ok(Self { pieces, done, used: false })
+        Ok(Self { pieces, done })
     }
 }
 

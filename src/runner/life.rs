@@ -6,7 +6,7 @@ use super::exit::Fatal;
 use super::session::Session;
 use super::signals::Stop;
 use super::{intake, listen, work};
-use crate::link::{HostLink, SocketLink};
+use crate::link::{AnthropicLink, HostLink, SocketLink};
 use crate::wire::{Content, Payload};
 use crate::{limits, log, os};
 use std::path::Path;
@@ -92,8 +92,12 @@ async fn connect(config: Config, path: &Path, stop: &Stop) -> Result<(), Fatal> 
     let link = SocketLink::connect(path, config.llm_timeout)
         .await
         .map_err(|error| Fatal::Connect { path: path.to_owned(), reason: error.to_string() })?;
-    let mut sink = Sink::stdout().map_err(|error| Fatal::Stdout(error.to_string()))?;
-    let mut session = Session::new(config, Arc::new(link) as Arc<dyn HostLink>)?;
+    let mut link: Arc<dyn HostLink> = Arc::new(link);
+    if let Some(socket) = &config.proxy_socket {
+        link = Arc::new(AnthropicLink::new(link, socket.clone(), config.llm_timeout));
+    }
+    let mut sink = Sink::stdout();
+    let mut session = Session::new(config, link)?;
     let host = session.apply(&payload, stop.token());
     let end = session.turn(&host, &payload, &mut |text| sink.say(text)).await;
     session.shutdown().await;

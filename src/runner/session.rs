@@ -23,6 +23,8 @@ pub(super) struct Session {
     shell: Arc<Shell>,
     outside: Outside,
     carried: Carried,
+    /// Opened in the first turn and never looked up again: by then a command may have put a link in its place.
+    workspace: Option<Workspace>,
 }
 
 /// What a payload replaces only where it has something to say (PROTOCOL §2.4).
@@ -76,7 +78,7 @@ impl Session {
         let carried = Carried { context, ..Carried::default() };
         let outside = Outside::open(&config);
         let shell = Arc::new(shell(&config)?);
-        Ok(Self { config, link, shell, outside, carried })
+        Ok(Self { config, link, shell, outside, carried, workspace: None })
     }
 
     /// Takes over what the payload says and returns the host as this turn calls it.
@@ -142,7 +144,8 @@ impl Session {
             max_tokens: self.config.max_tokens,
             system: self.prompt(payload),
         };
-        tracing::info!(component = "runner", history = payload.history.len(), "turn_started");
+        // Not at the level of everyday: the first line starts the log's thread, and the model call should go out before.
+        tracing::debug!(component = "runner", history = payload.history.len(), "turn_started");
         let ended = agent::run(&brief, payload, host, &tools, say).await;
         gate.flush().await;
         if !host.cancel().is_cancelled() {
@@ -172,7 +175,10 @@ impl Session {
     }
 
     /// The workspace, once the host has seeded it (PROTOCOL §1.11).
-    async fn workspace(&self, cancel: &CancellationToken) -> Result<Arc<Workspace>, Fatal> {
+    async fn workspace(&mut self, cancel: &CancellationToken) -> Result<Workspace, Fatal> {
+        if let Some(workspace) = &self.workspace {
+            return Ok(workspace.clone());
+        }
         let root = &self.config.workspace;
         let ready = async {
             while !root.join(".ax").exists() {
@@ -186,9 +192,10 @@ impl Session {
             }
             () = cancel.cancelled() => {}
         }
-        Workspace::open(root)
-            .map(Arc::new)
-            .map_err(|error| Fatal::Workspace { path: root.clone(), reason: error.to_string() })
+        let opened = Workspace::open(root)
+            .map_err(|error| Fatal::Workspace { path: root.clone(), reason: error.to_string() })?;
+        self.workspace = Some(opened.clone());
+        Ok(opened)
     }
 
     /// What commands get: the allow-list, then what the turn brings.

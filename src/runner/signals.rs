@@ -52,7 +52,7 @@ impl Stop {
                 }
             });
         }
-        // No child exists yet, so none inherits the mask.
+        // `enter` hands them over blocked; without it they are held since our start. No child exists yet to inherit the mask.
         mask().thread_unblock()?;
         Ok(stop)
     }

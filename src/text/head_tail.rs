@@ -37,6 +37,17 @@ impl HeadTail {
         self.total
     }
 
+    /// The same with less kept.
+    pub fn narrowed(&self, head: usize, tail: usize) -> Self {
+        let mut narrow = Self::new(head.min(self.head_max), tail.min(self.tail_max));
+        narrow.push(&self.head);
+        narrow.total = self.total - self.tail.len() as u64;
+        let (first, second) = self.tail.as_slices();
+        narrow.push(first);
+        narrow.push(second);
+        narrow
+    }
+
     /// What was kept, as text. A byte that is not UTF-8 becomes U+FFFD; where bytes are missing, a line of its own says how
     /// many, and no character is cut in two there.
     pub fn finish(self) -> String {
@@ -103,6 +114,9 @@ mod tests {
             let chunks: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
             let text = fed(head, tail, &chunks);
             prop_assert_eq!(&text, &fed(head, tail, &[&all]));
+            let mut wide = HeadTail::new(24, 24);
+            chunks.iter().for_each(|chunk| wide.push(chunk));
+            prop_assert_eq!(&text, &wide.narrowed(head, tail).finish());
             if all.len() <= head + tail {
                 prop_assert_eq!(text, lossy);
                 return Ok(());

@@ -1,6 +1,7 @@
 //! Text as the host counts and the model reads it: lengths in UTF-16 units, cuts that never split a character, and literal
 //! replacement that leaves everything else alone.
 
+mod binary;
 mod head_tail;
 mod json;
 mod lines;
@@ -8,6 +9,7 @@ mod replace;
 mod utf16;
 mod utf8;
 
+pub use binary::is_binary;
 pub use head_tail::HeadTail;
 pub use json::{cut_json, elide_json, json_units};
 pub use replace::{NoEdit, Replaced, is_utf16, replace};

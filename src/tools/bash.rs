@@ -4,8 +4,9 @@ use super::Finished;
 use crate::gate::{Approved, Proposal};
 use crate::limits;
 use crate::os::{ChildEnv, End, Ended, Shell};
-use crate::text::{elide_json, json_units};
+use crate::text::{self, elide_json, json_units};
 use crate::wire::{Approve, Report, ToolSpec, check};
+use crate::workspace::Repair;
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -82,18 +83,25 @@ pub fn spec() -> ToolSpec {
     }
 }
 
+/// Where a command runs.
+#[derive(Clone, Copy)]
+pub struct Place<'a> {
+    /// Runs it.
+    pub shell: &'a Shell,
+    /// Its variables.
+    pub env: &'a ChildEnv,
+    /// Its directory.
+    pub workspace: &'a Path,
+    /// What had to be done to the directory first.
+    pub repair: Option<Repair>,
+}
+
 /// Runs an approved command.
-pub async fn run(
-    call: Approved<Args>,
-    shell: &Shell,
-    env: &ChildEnv,
-    workspace: &Path,
-    cancel: &CancellationToken,
-) -> Finished {
+pub async fn run(call: Approved<Args>, place: Place<'_>, cancel: &CancellationToken) -> Finished {
     let time = call.get().time();
     let Args { command, .. } = call.into_inner();
-    match shell.run(&command, env, workspace, time, cancel).await {
-        Ok(ended) => finished(command, time, ended),
+    match place.shell.run(&command, place.env, place.workspace, time, cancel).await {
+        Ok(ended) => finished(command, time, ended, place.repair),
         Err(error) => {
             let output = format!("Command error: {error}");
             Finished {
@@ -104,10 +112,24 @@ pub async fn run(
     }
 }
 
-fn finished(command: String, time: Duration, ended: Ended) -> Finished {
-    let note = note(&ended);
-    let output = check::fitted(&ended.output.finish(), limits::CONTENT_MAX_UNITS);
-    let output = if output.is_empty() { "(no output)".to_owned() } else { output };
+fn finished(command: String, time: Duration, ended: Ended, repair: Option<Repair>) -> Finished {
+    let mut notes: Vec<String> = repair.map(repaired).into_iter().chain(note(&ended)).collect();
+    const ENDS: usize = limits::BINARY_SHOWN_BYTES / 2;
+    let narrow = (ended.output.total() > limits::BINARY_SHOWN_BYTES as u64).then(|| ended.output.narrowed(ENDS, ENDS));
+    let output = ended.output.finish();
+    let narrow = narrow.filter(|_| text::is_binary(&output)).map(|ends| check::fitted(&ends.finish(), usize::MAX));
+    if narrow.is_some() {
+        notes.push(
+            "the output is not text, so only its ends are shown; to look at binary data use file, xxd or strings, and \
+             write large output to a file"
+                .to_owned(),
+        );
+    }
+    let note = (!notes.is_empty()).then(|| notes.join(". "));
+    let output = match output.is_empty() {
+        true => "(no output)".to_owned(),
+        false => check::fitted(&output, limits::CONTENT_MAX_UNITS),
+    };
     let (code, heading) = match ended.end {
         End::Exit(0) => (0, String::new()),
         End::Exit(code) => (code, format!("Exit code {code}\n")),
@@ -118,8 +140,11 @@ fn finished(command: String, time: Duration, ended: Ended) -> Finished {
         End::TimedOut => (
             EXIT_TIMED_OUT,
             format!(
-                "Timed out after {} ms and was stopped, with everything it had started; the output so far:\n",
-                time.as_millis()
+                "Timed out after {} ms and was stopped, with everything it had started. If it needs longer, set timeout_ms \
+                 (at most {}) or start it with & and its output in a file; if it waits for keys, give it options \
+                 instead. The output so far:\n",
+                time.as_millis(),
+                limits::BASH_TIMEOUT_MAX.as_millis()
             ),
         ),
         End::Cancelled => (
@@ -133,7 +158,7 @@ fn finished(command: String, time: Duration, ended: Ended) -> Finished {
                 .to_owned(),
         ),
     };
-    let text = result(&heading, &output, note.as_deref());
+    let text = result(&heading, narrow.as_ref().unwrap_or(&output), note.as_deref());
     let reported = if ended.end == End::Lost { format!("{heading}{output}") } else { output };
     Finished { text, report: Some(Report::command(command, reported, code)) }
 }
@@ -146,6 +171,16 @@ fn note(ended: &Ended) -> Option<String> {
         (count, 0) => Some(format!("{count} processes of this command are still running; they end with the session")),
         (_, left) => Some(format!("{left} processes of this command could not be stopped")),
     }
+}
+
+fn repaired(repair: Repair) -> String {
+    match repair {
+        Repair::MadeAnew => "the workspace directory was gone, so it was made anew, empty, before this command",
+        Repair::Opened => {
+            "the workspace directory was closed to its own user, so it was opened again (chmod u+rwx) before this command"
+        }
+    }
+    .to_owned()
 }
 
 fn signal_name(number: i32) -> String {

@@ -24,8 +24,12 @@ fn arguments_are_strict() {
 fn end(end: End, output: &[u8]) -> (serde_json::Value, Report) {
     let mut kept = HeadTail::new(limits::OUTPUT_HEAD_BYTES, limits::OUTPUT_TAIL_BYTES);
     kept.push(output);
-    let done =
-        finished("cmd".to_owned(), Duration::from_millis(2000), Ended { end, output: kept, background: 0, left: 0 });
+    let done = finished(
+        "cmd".to_owned(),
+        Duration::from_millis(2000),
+        Ended { end, output: kept, background: 0, left: 0 },
+        None,
+    );
     (serde_json::from_str(&done.text).unwrap(), done.report.unwrap())
 }
 
@@ -66,7 +70,7 @@ fn a_result_fits_whatever_the_bytes_are() {
                 let mut kept = HeadTail::new(limits::OUTPUT_HEAD_BYTES, limits::OUTPUT_TAIL_BYTES);
                 kept.push(&output);
                 let ended = Ended { end: how, output: kept, background: 3, left: 0 };
-                let done = finished("cmd".to_owned(), Duration::from_millis(1), ended);
+                let done = finished("cmd".to_owned(), Duration::from_millis(1), ended, None);
                 assert!(units(&done.text) <= limits::TOOL_RESULT_MAX_UNITS);
                 let answer: serde_json::Value = serde_json::from_str(&done.text).unwrap();
                 assert!(!done.text.contains('\0') && !answer["output"].as_str().unwrap().contains('\0'));

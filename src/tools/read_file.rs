@@ -98,7 +98,23 @@ fn read(call: &Call, workspace: &Workspace) -> Result<Content, String> {
             ),
         });
     }
-    Ok(page.show(call.first))
+    let content = page.show(call.first);
+    match content.content.len() > limits::BINARY_SHOWN_BYTES && !page.utf16 && text::is_binary(&content.content) {
+        true => Ok(content.shortened()),
+        false => Ok(content),
+    }
+}
+
+impl Content {
+    /// What is left to show of a file that is not text.
+    fn shortened(mut self) -> Self {
+        let end = self.content.floor_char_boundary(limits::BINARY_SHOWN_BYTES);
+        self.content.truncate(end);
+        let note = "the file is not text, so only its beginning is shown; to look at binary data use bash, e.g. file, xxd \
+                    or strings";
+        self.note = Some(note.to_owned());
+        self
+    }
 }
 
 /// Lines of a file, as bytes.

@@ -12,7 +12,7 @@ use crate::link::Host;
 use crate::os::{ChildEnv, Shell};
 use crate::text;
 use crate::wire::{Action, CatalogEntry, Dispatch, DispatchMode, Forward, ToolSpec};
-use crate::workspace::Workspace;
+use crate::workspace::{Root, Workspace};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub struct Turn {
     /// The gate, for local ones.
     pub gate: Gate,
     /// Where files are.
-    pub workspace: Arc<Workspace>,
+    pub workspace: Workspace,
     /// Where commands run.
     pub shell: Arc<Shell>,
     /// What commands are given.
@@ -49,6 +49,7 @@ pub struct Toolbox {
     spill_threshold: u64,
     breaker: Breaker,
     lanes: Lanes,
+    root: Arc<Root>,
     spilled: AtomicU32,
 }
 
@@ -66,7 +67,8 @@ impl Toolbox {
         let direct = direct.into_iter().map(|tool| (tool.name, tool.entry.name.clone())).collect();
         let spill_threshold = turn.dispatch.map_or(limits::SPILL_THRESHOLD_BYTES, |it| it.spill_threshold_bytes);
         let (breaker, lanes, spilled) = (Breaker::default(), Lanes::default(), AtomicU32::new(0));
-        Self { turn, specs, direct, spill_threshold, breaker, lanes, spilled }
+        let root = Arc::new(Root::new(turn.workspace.clone()));
+        Self { turn, specs, direct, spill_threshold, breaker, lanes, root, spilled }
     }
 
     /// What the model is offered.
@@ -74,17 +76,24 @@ impl Toolbox {
         &self.specs
     }
 
+    /// Call it between two rounds: see [`Gate::settle`].
+    pub async fn settle(&self) {
+        self.turn.gate.settle().await;
+    }
+
     /// Is there a tool of this name?
     pub fn has(&self, name: &str) -> bool {
         self.specs.iter().any(|spec| spec.name == name)
     }
 
+    /// Does this tool write files here?
+    pub fn writes(&self, name: &str) -> bool {
+        self.turn.local && ["write_file", "edit_file", "skill_write"].contains(&name)
+    }
+
     /// Runs a call to its end. The text is for the model and never empty.
     pub async fn invoke(&self, name: &str, args: &str) -> String {
-        let _lane = match name {
-            "write_file" | "edit_file" | "skill_write" if self.turn.local => self.lanes.enter(args).await,
-            _ => None,
-        };
+        let _lane = if self.writes(name) { self.lanes.enter(args).await } else { None };
         let session = self.turn.session_id.clone();
         let cancel = self.turn.host.cancel().clone();
         let outcome = match (name, self.turn.local) {
@@ -114,7 +123,10 @@ impl Toolbox {
             }
             _ => self.forwarded(name, args).await,
         };
-        outcome.unwrap_or_else(|error| format!("Error: {error}"))
+        outcome.unwrap_or_else(|error| match error.starts_with("Error ") {
+            true => error,
+            false => format!("Error: {error}"),
+        })
     }
 
     async fn bash(&self, args: &str) -> Result<String, String> {
@@ -125,7 +137,9 @@ impl Toolbox {
             Err(refusal) => return Err(refusal.to_string()),
         };
         let turn = &self.turn;
-        Ok(self.report(bash::run(call, &turn.shell, &turn.env, turn.workspace.root(), turn.host.cancel()).await).await)
+        let (workspace, repair) = self.root.current().map_err(|error| error.to_string())?;
+        let place = bash::Place { shell: &turn.shell, env: &turn.env, workspace: workspace.root(), repair };
+        Ok(self.report(bash::run(call, place, turn.host.cancel()).await).await)
     }
 
     /// A tool that works on files: what must be known before the approval is taken first, the rest runs on a thread of its
@@ -142,13 +156,19 @@ impl Toolbox {
         C: Proposal + Send + 'static,
     {
         let args: A = arguments::read(name, Some(args)).map_err(|error| error.to_string())?;
-        let workspace = self.turn.workspace.clone();
-        let call = blocking(move || prepare(args, &workspace)).await??;
+        let root = self.root.clone();
+        let prepared = blocking(move || {
+            let (workspace, _) = root.current().map_err(|error| error.to_string())?;
+            Ok::<_, String>((prepare(args, &workspace)?, workspace))
+        });
+        let (call, workspace) = match prepared.await? {
+            Ok(prepared) => prepared,
+            Err(error) => return Ok(json!({"error": error}).to_string()),
+        };
         let call = match self.turn.gate.approve(call).await {
             Ok(call) => call,
             Err(refusal) => return Ok(json!({"error": refusal.to_string()}).to_string()),
         };
-        let workspace = self.turn.workspace.clone();
         Ok(self.report(blocking(move || run(call, &workspace)).await?).await)
     }
 
@@ -192,8 +212,12 @@ impl Toolbox {
     async fn spill(&self, spill: Spill) -> String {
         let number = self.spilled.fetch_add(1, Ordering::Relaxed);
         let path = format!("{}/tool-{}-{number}.{}", limits::SPILL_DIRECTORY, std::process::id(), spill.extension);
-        let (workspace, target, content) = (self.turn.workspace.clone(), path.clone(), spill.content.clone());
-        let written = blocking(move || store(&workspace, &target, content.as_bytes())).await.and_then(|it| it);
+        let (root, target, content) = (self.root.clone(), path.clone(), spill.content.clone());
+        let store = move || {
+            let (workspace, _) = root.current().map_err(|error| error.to_string())?;
+            store(&workspace, &target, content.as_bytes())
+        };
+        let written = blocking(store).await.and_then(|it| it);
         match written {
             Ok(()) => json!({"_truncated": true, "_path": path, "preview": spill.preview}).to_string(),
             Err(error) => {

@@ -15,7 +15,7 @@ pub use frame::{FrameCodec, FrameError};
 pub use payload::{
     CatalogEntry, Dispatch, DispatchMode, HistoryTurn, Identity, Payload, PayloadError, SandboxType, SkillInfo,
 };
-pub use reply::{Chunk, Envelope, Reply, ToolCall, Usage};
+pub use reply::{Chunk, Envelope, ModelFault, Reply, ToolCall, Usage};
 pub use tool::ToolSpec;
 
 use serde::Deserialize;

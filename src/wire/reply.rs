@@ -25,6 +25,16 @@ impl<'a> Envelope<'a> {
     pub fn read(frame: &'a [u8]) -> Option<Self> {
         object(frame).ok()
     }
+
+    /// The first thing in an unreadable frame that looks like its id: the call then fails at once, instead of waiting for a
+    /// reply that has already come.
+    pub fn guess_id(frame: &[u8]) -> Option<u64> {
+        let key = br#""_msgId""#;
+        let at = frame.windows(key.len()).position(|window| window == key)? + key.len();
+        let rest = frame[at..].trim_ascii_start().strip_prefix(b":")?.trim_ascii_start().strip_prefix(b"\"")?;
+        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()
+    }
 }
 
 /// One answer, still as bytes.
@@ -139,15 +149,67 @@ fn text_or_empty<'de, D: Deserializer<'de>>(source: D) -> Result<String, D::Erro
     })
 }
 
+/// Why an `llm_call` has no reply.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ModelFault {
+    /// The host's words.
+    #[error("{0}")]
+    Refused(String),
+    /// The reply came and cannot be read; the model may do better when asked again.
+    #[error("{0}")]
+    Broken(String),
+}
+
 impl Reply {
-    /// The parts of an accepted `llm_call` reply, in order.
-    pub fn chunks(&self) -> Result<Vec<Chunk>, String> {
+    /// The parts of an `llm_call` reply, in order.
+    ///
+    /// Replies have megabytes, and nearly all are well formed, so they are read in one pass. Only one that is not goes
+    /// through the tolerant reading, part by part.
+    pub fn chunks(&self) -> Result<Vec<Chunk>, ModelFault> {
+        #[derive(Deserialize)]
+        struct Body {
+            ok: Option<bool>,
+            chunks: Option<Vec<Part>>,
+        }
+        let parts = match self.read::<Body>() {
+            Ok(Body { ok: Some(true), chunks }) => chunks.unwrap_or_default(),
+            _ => return self.tolerant_chunks(),
+        };
+        parts.into_iter().map(Part::chunk).collect::<Option<_>>().map_or_else(|| self.tolerant_chunks(), Ok)
+    }
+
+    fn tolerant_chunks(&self) -> Result<Vec<Chunk>, ModelFault> {
         #[derive(Deserialize)]
         struct Body {
             chunks: Option<Vec<Box<RawValue>>>,
         }
-        let body: Body = self.read().map_err(|_| "the model's reply is not valid JSON".to_owned())?;
-        body.chunks.unwrap_or_default().iter().map(|raw| chunk(raw)).collect()
+        self.accepted().map_err(ModelFault::Refused)?;
+        let body: Body =
+            self.read().map_err(|_| ModelFault::Broken("the model's reply is not valid JSON".to_owned()))?;
+        let chunks = body.chunks.unwrap_or_default();
+        chunks.iter().map(|raw| chunk(raw)).collect::<Result<_, _>>().map_err(ModelFault::Broken)
+    }
+}
+
+/// A well-formed part.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Part {
+    #[serde(rename = "type")]
+    kind: String,
+    content: Option<String>,
+    tool_call: Option<ToolCall>,
+    usage: Option<Value>,
+}
+
+impl Part {
+    fn chunk(self) -> Option<Chunk> {
+        Some(match self.kind.as_str() {
+            "text" => Chunk::Text(self.content?),
+            "tool_use" => Chunk::ToolUse(self.tool_call?),
+            "done" => Chunk::Done(Usage::from_value(&self.usage.unwrap_or_default())),
+            _ => Chunk::Other,
+        })
     }
 }
 
@@ -238,5 +300,8 @@ mod tests {
         assert!(Envelope::read(br#"{"_heartbeat":true,"ts":1}"#).unwrap().heartbeat);
         assert!(Envelope::read(br#"{"_msgId":"1","_msgId":"2"}"#).is_none());
         assert!(Envelope::read(b"[]").is_none());
+        assert_eq!(Envelope::guess_id(br#"{"ok":tru,"_msgId" : "12"}"#), Some(12));
+        assert_eq!(Envelope::guess_id(br#"{"_msgId":"x"}"#), None);
+        assert_eq!(Envelope::guess_id(b"<html>"), None);
     }
 }

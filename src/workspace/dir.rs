@@ -47,6 +47,16 @@ impl Kind {
     }
 }
 
+impl Kind {
+    /// What to do with it instead of reading or writing it as a file.
+    pub(super) fn advice(self) -> &'static str {
+        match self {
+            Self::Directory => "; glob or `ls` lists what is in it",
+            _ => "",
+        }
+    }
+}
+
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -78,6 +88,12 @@ impl Dir {
     pub(super) fn open_root(path: &Path) -> Result<Self, Errno> {
         let fd = nix::fcntl::open(path, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
         Ok(Self(Arc::new(fd)))
+    }
+
+    /// The same, refusing a link in the last place.
+    pub(super) fn open_itself(path: &Path) -> Result<Self, Errno> {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        Ok(Self(Arc::new(nix::fcntl::open(path, flags, Mode::empty())?)))
     }
 
     /// Opens a directory in this one; a link is refused with `ENOTDIR`.

@@ -75,7 +75,7 @@ pub enum FileError {
     #[error(transparent)]
     Path(#[from] PathError),
     /// Not a regular file.
-    #[error("{path}: is {kind}, not a regular file")]
+    #[error("{path}: is {kind}, not a regular file{}", kind.advice())]
     NotRegular {
         /// As the caller wrote it.
         path: String,
@@ -131,6 +131,8 @@ fn reason(errno: Errno) -> String {
         Errno::ENOSPC => "no space left on device; free some space and try again".to_owned(),
         Errno::EDQUOT => "disk quota exceeded; free some space and try again".to_owned(),
         Errno::EFBIG => "file too large: the limit on the size of a file is reached".to_owned(),
+        Errno::EACCES => "permission denied; look at its mode with ls -l and change it with chmod".to_owned(),
+        Errno::EROFS => "read-only file system; use another place".to_owned(),
         Errno::ELOOP => "became a symbolic link while it was being opened; try again".to_owned(),
         other => other.desc().to_lowercase(),
     }

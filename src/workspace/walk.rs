@@ -4,6 +4,7 @@
 //! `limits::WALK_DEPTH_MAX` and more paths than `limits::WALK_PATHS_MAX_BYTES` holds are not listed, and that is said.
 
 use super::cursor::Cursor;
+use super::passed::Passed;
 use super::rules::Rules;
 use super::{Dir, Kind, RelPath, Workspace};
 use crate::limits;
@@ -100,64 +101,6 @@ fn ends(path: &[u8]) -> Vec<usize> {
     starts
 }
 
-/// How many entries were passed over for one reason, and the first few of them in the order of their bytes.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Sample {
-    /// All.
-    pub(crate) count: usize,
-    /// The first few.
-    pub(crate) first: Vec<Vec<u8>>,
-}
-
-impl Sample {
-    const SHOWN: usize = 3;
-
-    /// One more.
-    pub(crate) fn add(&mut self, path: &[u8]) {
-        self.count += 1;
-        self.keep(path);
-    }
-
-    /// Those of another thread.
-    pub(crate) fn merge(&mut self, other: Self) {
-        self.count += other.count;
-        other.first.iter().for_each(|path| self.keep(path));
-    }
-
-    fn keep(&mut self, path: &[u8]) {
-        let at = self.first.partition_point(|known| known.as_slice() < path);
-        if at < Self::SHOWN {
-            self.first.insert(at, path.to_vec());
-            self.first.truncate(Self::SHOWN);
-        }
-    }
-}
-
-/// What a walk passed over.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Passed {
-    /// Hidden by ignore rules.
-    pub(crate) ignored: Sample,
-    /// Symbolic links.
-    pub(crate) links: Sample,
-    /// Pipes, sockets, devices.
-    pub(crate) special: Sample,
-    /// Directories that could not be read.
-    pub(crate) unreadable: Sample,
-    /// Directories below the deepest level.
-    pub(crate) deep: Sample,
-}
-
-impl Passed {
-    fn merge(&mut self, other: Self) {
-        self.ignored.merge(other.ignored);
-        self.links.merge(other.links);
-        self.special.merge(other.special);
-        self.unreadable.merge(other.unreadable);
-        self.deep.merge(other.deep);
-    }
-}
-
 /// The files found, in the order of their paths' bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
@@ -197,9 +140,22 @@ impl Found {
     }
 }
 
-/// Threads of a walk or a search: more than two help while one waits for the disk, more than four only crowd the machine.
-pub(crate) fn threads() -> usize {
-    std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 4)
+/// Does the same work on several threads, this one among them. More than two help while one waits for the disk, more than
+/// four only crowd the machine; where no thread can be started, one does all.
+pub(crate) fn together<T: Send>(work: impl Fn() -> T + Sync) -> Vec<T> {
+    let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 4);
+    std::thread::scope(|scope| {
+        let start = |_| std::thread::Builder::new().spawn_scoped(scope, &work).ok();
+        let others: Vec<_> = (1..threads).filter_map(start).collect();
+        let mut parts = vec![work()];
+        for other in others {
+            match other.join() {
+                Ok(part) => parts.push(part),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        parts
+    })
 }
 
 /// Lists what `select` wants below `base`.
@@ -208,15 +164,7 @@ pub(crate) fn walk(base: &Base, select: &dyn Select, stop: Stop<'_>) -> Found {
     let queue = Queue { state: Mutex::new(State { jobs: vec![first], busy: 0 }), ready: Condvar::new() };
     let shared = Shared { base, select, stop, queue, bytes: AtomicUsize::new(0), ended: AtomicBool::new(false) };
     let mut found = Found::default();
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads()).map(|_| scope.spawn(|| shared.work())).collect();
-        for worker in workers {
-            match worker.join() {
-                Ok(part) => found.merge(part),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
-    });
+    together(|| shared.work()).into_iter().for_each(|part| found.merge(part));
     let Found { text, files, .. } = &mut found;
     files.sort_unstable_by(|a, b| slice(text, *a).cmp(slice(text, *b)));
     found.full = shared.bytes.load(Ordering::Relaxed) > limits::WALK_PATHS_MAX_BYTES;
@@ -251,13 +199,14 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next job; `None` when there is none and nobody can add one.
-    fn next(&self) -> Option<Job> {
+    /// The next job; `None` when there is none and nobody can add one. The job is under way until the guard is dropped, by
+    /// a panic too: the others must not wait for ever.
+    fn next(&self) -> Option<(Job, Busy<'_>)> {
         let mut state = self.lock();
         loop {
             if let Some(job) = state.jobs.pop() {
                 state.busy += 1;
-                return Some(job);
+                return Some((job, Busy(self)));
             }
             if state.busy == 0 {
                 return None;
@@ -266,17 +215,22 @@ impl Queue {
         }
     }
 
-    /// A job is done and brought others.
-    fn done(&self, jobs: &mut Vec<Job>) {
-        let mut state = self.lock();
-        state.busy -= 1;
-        state.jobs.append(jobs);
-        drop(state);
-        self.ready.notify_all();
+    fn add(&self, jobs: &mut Vec<Job>) {
+        self.lock().jobs.append(jobs);
     }
 
     fn clear(&self) {
         self.lock().jobs.clear();
+    }
+}
+
+/// A job under way.
+struct Busy<'a>(&'a Queue);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.lock().busy -= 1;
+        self.0.ready.notify_all();
     }
 }
 
@@ -294,7 +248,7 @@ impl Shared<'_> {
         let mut found = Found::default();
         let mut cursor = self.base.cursor();
         let mut jobs = Vec::new();
-        while let Some(job) = self.queue.next() {
+        while let Some((job, _busy)) = self.queue.next() {
             let unwanted = self.bytes.load(Ordering::Relaxed) > limits::WALK_PATHS_MAX_BYTES;
             if unwanted || self.stop.now() {
                 self.ended.fetch_or(!unwanted, Ordering::Relaxed);
@@ -306,7 +260,7 @@ impl Shared<'_> {
                     found.passed.unreadable.add(&path);
                 }
             }
-            self.queue.done(&mut jobs);
+            self.queue.add(&mut jobs);
         }
         found
     }

@@ -448,6 +448,40 @@ fn ordinary() {
 }
 
 #[test]
+fn real_servers_and_agents_work() {
+    scene("servers");
+}
+
+#[test]
+#[ignore = "a scene"]
+fn servers() {
+    let host = Host::new();
+    let Some(guard) = guard(Setting::Guard, &host) else { return };
+    let run = |script: &str| child(&guard, "bash", &["-c", script], host.directory.path());
+    if have("ssh-agent", "servers") {
+        let output = run(
+            "eval $(ssh-agent -a $PWD/a.sock) >&2; ssh-add -l; ssh-keygen -q -t ed25519 -N '' -f k; ssh-add -q k; \
+                          ssh-add -l | cut -d' ' -f4; kill $SSH_AGENT_PID",
+        );
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(text, "The agent has no identities.\n(ED25519)\n", "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    if nix::unistd::geteuid().is_root() {
+        println!("SKIP servers: postgres does not run as root; see the run as nobody");
+    } else if have("postgres", "servers") && have("psql", "servers") {
+        let output = run(
+            "set -e; B=$(dirname $(readlink -f $(command -v initdb || echo /usr/lib/postgresql/*/bin/initdb))); \
+            $B/initdb -D d -A peer -U u --no-sync >/dev/null; \
+            echo \"m $(id -un) u\" > d/pg_ident.conf; echo 'local all all peer map=m' > d/pg_hba.conf; \
+            $B/pg_ctl -D d -w -l log -o \"-k $PWD -c listen_addresses=''\" start >/dev/null; \
+            for i in 1 2 3; do psql -h $PWD -U u -d postgres -Atc 'select 6*7'; done; $B/pg_ctl -D d -m fast stop >/dev/null",
+        );
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(text, "42\n42\n42\n", "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
 fn without_the_supervisor_nothing_connects() {
     if have("python3", "without_the_supervisor_nothing_connects") {
         scene("orphaned");

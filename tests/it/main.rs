@@ -8,13 +8,19 @@
     reason = "a test panics with what is wrong, prints what it skips, and starts what it needs"
 )]
 
+mod anthropic;
+mod bash;
+mod catalogue;
+mod checkout;
 mod devhost;
+mod enter;
 mod everywhere;
 mod files;
 mod floors;
 mod git;
 mod guard;
 mod http;
+mod impostor;
 mod life;
 mod link;
 mod listen;
@@ -23,6 +29,7 @@ mod net;
 mod pid1;
 #[cfg(target_os = "linux")]
 mod processes;
+mod rows;
 mod search;
 mod sidecar;
 #[cfg(target_os = "linux")]

@@ -306,6 +306,49 @@ async fn tunnels_in_a_quiet_process() {
     assert_eq!(bridge.counters().opened, 1200);
 }
 
+/// Memory must not grow with what passes.
+#[test]
+fn a_large_upload_takes_no_memory() {
+    let output = own_test("net::upload_in_a_quiet_process");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    println!("{}", text.lines().find(|line| line.starts_with("MEASURED")).unwrap_or_default());
+    assert!(output.status.success(), "{text}");
+}
+
+#[tokio::test]
+#[ignore = "started by a_large_upload_takes_no_memory"]
+async fn upload_in_a_quiet_process() {
+    const BYTES: usize = 200 << 20;
+    let directory = tempfile::tempdir().unwrap();
+    let path = host(&directory, |mut stream| async move {
+        let (mut total, mut buffer) = (0_u64, vec![0; 65536]);
+        while let Ok(read @ 1..) = stream.read(&mut buffer).await {
+            total += read as u64;
+        }
+        stream.write_all(&total.to_be_bytes()).await.unwrap();
+    });
+    let bridge = Bridge::start(path).unwrap();
+    let before = peak_kilobytes();
+    let mut stream = client(&bridge).await;
+    let piece = vec![7; 1 << 16];
+    for _ in 0..BYTES / piece.len() {
+        stream.write_all(&piece).await.unwrap();
+    }
+    stream.shutdown().await.unwrap();
+    let answer = read_all(&mut stream).await.unwrap();
+    assert_eq!(u64::from_be_bytes(answer.try_into().unwrap()), BYTES as u64);
+    let grown = peak_kilobytes() - before;
+    println!("MEASURED peak memory grew by {grown} KiB during an upload of 200 MiB");
+    assert!(grown < 8 * 1024);
+    assert_eq!(bridge.counters().sent, BYTES as u64);
+}
+
+fn peak_kilobytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }

@@ -63,7 +63,8 @@ impl Session {
 
     async fn bash_for(&self, command: &str, timeout_ms: Option<u64>) -> Answer {
         let call = approved(command, timeout_ms).await;
-        let done = bash::run(call, &self.shell, &self.env, self.root(), &self.cancel);
+        let place = bash::Place { shell: &self.shell, env: &self.env, workspace: self.root(), repair: None };
+        let done = bash::run(call, place, &self.cancel);
         Answer::new(tokio::time::timeout(HANG, done).await.expect("the call hangs"))
     }
 

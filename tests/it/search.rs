@@ -333,7 +333,7 @@ fn pipes_sockets_and_devices_hold_nothing_up() {
     let found = place.grep(json!({"pattern": "hit"}));
     assert_eq!(found["matches"], "d/f:1:hit\nf:1:hit\n");
     let note = found["note"].as_str().unwrap();
-    assert!(note.contains("1 symbolic links were not followed (zero)") && note.contains("4 pipes, sockets"), "{note}");
+    assert!(note.contains("1 symbolic link was not followed (zero)") && note.contains("4 pipes, sockets"), "{note}");
     for path in ["pipe", "sock"] {
         let told = place.grep(json!({"pattern": "x", "path": path}));
         assert!(told["error"].as_str().unwrap().contains(if path == "pipe" { "pipe" } else { "socket" }), "{told}");

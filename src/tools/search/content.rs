@@ -4,7 +4,8 @@
 use super::preview;
 use crate::limits;
 use crate::text;
-use crate::workspace::walk::{Base, Found, Sample, Stop, split, threads};
+use crate::workspace::passed::Sample;
+use crate::workspace::walk::{Base, Found, Stop, split, together};
 use grep_matcher::Matcher;
 use grep_regex::RegexMatcher;
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkContextKind, SinkMatch};
@@ -94,19 +95,11 @@ impl Query<'_> {
             results: Mutex::new(Results::default()),
         };
         let mut outcome = Outcome::default();
-        std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..threads()).map(|_| scope.spawn(|| self.work(base, found, &shared))).collect();
-            for worker in workers {
-                match worker.join() {
-                    Ok(part) => {
-                        outcome.binary.merge(part.binary);
-                        outcome.long.merge(part.long);
-                        outcome.unreadable.merge(part.unreadable);
-                    }
-                    Err(panic) => std::panic::resume_unwind(panic),
-                }
-            }
-        });
+        for part in together(|| self.work(base, found, &shared)) {
+            outcome.binary.merge(part.binary);
+            outcome.long.merge(part.long);
+            outcome.unreadable.merge(part.unreadable);
+        }
         let results = shared.results.into_inner().unwrap_or_else(PoisonError::into_inner);
         outcome.hits = results.batches.into_values().flatten().collect();
         outcome.stopped = shared.stopped.load(Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! What a search tells the model besides its results: what was not looked at, and why.
 
 use crate::limits;
-use crate::workspace::walk::{Passed, Sample};
+use crate::workspace::passed::{Passed, Sample};
 
 /// Collects sentences.
 #[derive(Debug, Default)]
@@ -20,6 +20,8 @@ impl Notes {
         }
         let names: Vec<String> = sample.first.iter().map(|path| shown(path)).collect();
         let more = if sample.count > names.len() { ", …" } else { "" };
+        // The words are written for several.
+        let what = if sample.count == 1 { one(what) } else { what.to_owned() };
         self.add(format!("{} {what} ({}{more}){advice}", sample.count, names.join(", ")));
     }
 
@@ -50,8 +52,26 @@ impl Notes {
     }
 }
 
+/// A sentence about several things, about one.
+fn one(several: &str) -> String {
+    const WORDS: [(&str, &str); 8] = [
+        ("entries", "entry"),
+        ("directories", "directory"),
+        ("files", "file"),
+        ("links", "link"),
+        ("pipes, sockets or devices", "pipe, socket or device"),
+        (" were ", " was "),
+        (" are ", " is "),
+        (" have ", " has "),
+    ];
+    WORDS.into_iter().fold(several.to_owned(), |text, (many, one)| text.replace(many, one))
+}
+
 /// A path on one line, as text.
 pub(in crate::tools) fn shown(path: &[u8]) -> String {
+    if path.is_empty() {
+        return ".".to_owned();
+    }
     let text = String::from_utf8_lossy(path);
     match text.contains(|c: char| c.is_control()) {
         true => {

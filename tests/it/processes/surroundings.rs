@@ -102,7 +102,7 @@ fn the_environment_is_the_list_and_nothing_else() {
         let answer = session.bash("env -0 | tr '\\0' '\\n' | cut -d= -f1 | sort | tr '\\n' ' '").await;
         assert_eq!(
             answer.output,
-            "AX_WORKSPACE GIT_PAGER GIT_TERMINAL_PROMPT HOME KEEP PAGER PATH PWD SHELL SHLVL TERM TURN _ "
+            "AX_WORKSPACE GIT_EDITOR GIT_PAGER GIT_TERMINAL_PROMPT HOME KEEP PAGER PATH PWD SHELL SHLVL TERM TURN _ "
         );
         let answer = session.bash("env; declare -p; x; cat /proc/self/environ | tr '\\0' '\\n'").await;
         assert!(!answer.output.contains("canary"));

@@ -1,0 +1,66 @@
+# The image under gVisor (runsc): another kernel, so every promise is tried again. Uses what containers.sh has built.
+
+GVISOR="--runtime=runsc"
+GVISOR_FLAGS="--runtime-flag=ignore-cgroups --runtime-flag=platform=ptrace --runtime-flag=network=none --runtime-flag=host-uds=all"
+
+gvisor_tests() {
+  have runsc || { skip gvisor "runsc is not installed"; return; }
+  need podman
+  podman image exists $IMAGE 2>/dev/null || { engine_up && image_up || { not_ok gvisor "no image"; return; }; }
+  ENGINE_FLAGS="$GVISOR $GVISOR_FLAGS"
+  gvisor_boxed -- bash -c 'echo in'
+  if [ "$OUT" != in ]; then skip gvisor "a container does not start: $(tail -n1 "$TMP/err")"; return; fi
+  gvisor_entrypoint
+  gvisor_processes
+  ENGINE_FLAGS=
+}
+
+gvisor_boxed() {
+  local flags=() start
+  while [ "$1" != -- ]; do flags+=("$1"); shift; done
+  shift
+  start=$(date +%s%N)
+  timeout 90 podman $GVISOR $GVISOR_FLAGS run --rm --label "ax-image-test=$$" --network=none "${flags[@]}" $IMAGE "$@" >"$TMP/out" 2>"$TMP/err" </dev/null
+  RC=$?
+  MS=$((($(date +%s%N) - start) / 1000000))
+  OUT=$(cat "$TMP/out") ERR=$(cat "$TMP/err")
+  SEEN="exit $RC: $OUT $ERR"
+}
+
+gvisor_entrypoint() {
+  gvisor_boxed --user 0 -e AX_NET_POLICY=none -- echo RAN
+  printf '      %s\n' "$(tail -n1 "$TMP/err")"
+  check "N05 a policy of ours fails closed and names gVisor" eval "[ $RC = 77 -a -z \"\$OUT\" ] && grep -qi gvisor '$TMP/err'"
+  gvisor_boxed -e AX_NET_POLICY=external -- bash -c "$LOOK"
+  check "N05 external starts and says who enforces" eval "[ $RC = 0 ] && grep -q egress_external '$TMP/err' && grep -q enforcedBy '$TMP/err'"
+  gvisor_boxed -- bash -c "$LOOK"
+  check "N05 auto without a network is isolated" eval "[ $RC = 0 ] && grep -q egress_isolated '$TMP/err'"
+  gvisor_boxed --user 0 --cap-add ALL -e AX_NET_POLICY=isolated -- ax-runner doctor --json --require user,capabilities,bounding-set,no-new-privs,socket-families
+  check "N06 started as root with everything: everything is dropped" [ "$RC" = 0 ]
+  gvisor_boxed -- ax-runner doctor --json --require network,gvisor,user,capabilities,no-new-privs
+  check "doctor knows gVisor" [ "$RC" = 0 ]
+}
+
+gvisor_processes() {
+  [ -x "$DEVHOST" ] || { skip "gVisor: B01, B02, B08, B13" "no ax-devhost"; return; }
+  # Which command started a process is known only where orphans can be kept from going to PID 1.
+  gvisor_boxed -- python3 -c 'import ctypes; n=ctypes.c_ulong; exit(ctypes.CDLL(None).prctl(36, n(1), n(0), n(0), n(0)) != 0)'
+  if [ "$RC" != 0 ]; then
+    skip "gVisor: B01, B02, B08, B13" "this runsc has no PR_SET_CHILD_SUBREAPER, on which the tracking of commands rests ($(runsc --version | head -n 1))"
+    return
+  fi
+  local calls
+  calls=$(bash_calls 'sleep 300 & echo done' '(while :; do echo x; sleep .1; done) & echo done' 'nohup setsid sleep 300 & echo done' \
+    'kill -9 $$' 'kill -TERM $$' 'exit 7' 'no_such_command' 'for i in $(seq 50); do (sleep .05 &); done; sleep 1; ps -eo stat= | grep -c ^Z' 'echo still here')
+  turn "$calls" --network=none --cap-drop=ALL --read-only --tmpfs /tmp:rw,noexec,nosuid,size=64m
+  check "gVisor: a turn over the host's socket" [ "$RC" = 0 ]
+  local exits
+  exits=$(jq -r 'select(.exitCode? != null) | .exitCode' "$AUDIT" 2>/dev/null | paste -sd' ')
+  [ -n "$exits" ] || exits=$(grep -o 'exit [0-9]*' "$TMP/err" | cut -d' ' -f2 | paste -sd' ')
+  SEEN="exits $exits; $SEEN"
+  check "gVisor B01 B08: what is held open does not hold the call; signals are 128 + n ($exits)" eval "[[ '$exits' == '0 0 0 137 143 7 127 '* ]]"
+  check "gVisor B13: no zombies" eval "grep -A3 'grep -c' '$TMP/err' | grep -q '| .*0$'"
+  calls=$(jq -c -n '[{tools:[{name:"bash",args:{command:"setsid bash -c '"'"'trap \"\" TERM HUP; while :; do date >>/workspace/tick; sleep .2; done'"'"' & sleep 300",timeout_ms:2000}}]},{tools:[{name:"bash",args:{command:"a=$(wc -c <tick); sleep 2; b=$(wc -c <tick); [ $a = $b ] && echo silent"}}]},{text:["done"]}]')
+  turn "$calls" --network=none --cap-drop=ALL --read-only --tmpfs /tmp:rw,noexec,nosuid,size=64m
+  check "gVisor B02: a call that ran out of time leaves nothing behind" eval "[ $RC = 0 ] && grep -q '| silent' '$TMP/err'"
+}

@@ -1,0 +1,88 @@
+# S01: nothing moves under its name. Looks at the repository; fetches nothing.
+
+supply_tests() {
+  pinned_bases
+  pinned_downloads
+  pin_keeps_a_stale_digest
+  examples_are_policies
+  manifests_are_valid
+}
+
+pinned_bases() {
+  local file line
+  while read -r file; do
+    SEEN=$(grep -nE '^(FROM|ARG (BASE|BUILDER)=)' "$file" | grep -vE '@sha256:[0-9a-f]{64}|FROM (base|builder|prebuilt|binary|scratch|\$\{(BASE|BINARY)\})( |$)')
+    check "S01 each FROM of ${file#"$ROOT"/} is a digest or a stage of it" [ -z "$SEEN" ]
+  done < <(find "$ROOT" -path "$ROOT/target" -prune -o -path "$ROOT/.git" -prune -o \( -iname 'Containerfile*' -o -iname 'Dockerfile*' \) -print)
+  SEEN=$(grep -rnE '^# *syntax=' "$ROOT/image/Containerfile")
+  check "S01 no frontend is fetched by name" [ -z "$SEEN" ]
+  SEEN=$(find "$ROOT/.github" -name '*.y*ml' -exec grep -nE 'uses: *[^ ]+' {} + 2>/dev/null | grep -vE '@[0-9a-f]{40}( |$)|uses: *\./')
+  check "S01 each action is a commit" [ -z "$SEEN" ]
+}
+
+pinned_downloads() {
+  SEEN=$(grep -nE '(curl|wget)[^|]*\| *(ba|da)?sh' "$ROOT"/image/* -r)
+  check "S01 nothing downloaded is piped into a shell" [ -z "$SEEN" ]
+  SEEN=$(grep -nE 'cargo (build|install|test)' "$ROOT/image/Containerfile" "$ROOT/image/build" | grep -v -- '--locked')
+  check "S01 cargo runs with --locked" [ -z "$SEEN" ]
+  SEEN=$(grep -cE '^[0-9a-f]{64}  (cargo|rustc|rust-std)-[0-9.]+-(x86_64|aarch64)-unknown-linux-gnu\.tar\.xz$' "$ROOT/image/toolchain.sha256")
+  check "S01 the toolchain has a checksum for each part and architecture" [ "$SEEN" = 6 ]
+  SEEN=$(grep -nE '^ARG SNAPSHOT=' "$ROOT/image/Containerfile" | cut -d= -f2 | sort -u)
+  check "S01 packages come from one dated snapshot" eval "[[ '$SEEN' =~ ^[0-9]{8}T[0-9]{6}Z$ ]]"
+}
+
+# A registry that is not there: the recorded digest stays, byte for byte.
+pin_keeps_a_stale_digest() {
+  cp "$ROOT/image/Containerfile" "$TMP/Containerfile"
+  mkdir -p "$TMP/pinbin"
+  printf '#!/bin/sh\nexit 1\n' >"$TMP/pinbin/skopeo"
+  chmod 755 "$TMP/pinbin/skopeo"
+  SEEN=$(CONTAINERFILE=$TMP/Containerfile PATH=$TMP/pinbin:$PATH "$ROOT/image/pin" 2>&1)
+  check "S01 pin: a registry that does not answer changes nothing" cmp -s "$ROOT/image/Containerfile" "$TMP/Containerfile"
+  # One that answers with an index that is too young, then with one that is old enough.
+  cat >"$TMP/pinbin/skopeo" <<'EOF'
+#!/bin/sh
+case "$*" in *--raw*) printf '{"an":"index"}' ;; *) date -u -d "$AGE days ago" '+%Y-%m-%d %H:%M:%S.1 +0000 UTC' ;; esac
+EOF
+  SEEN=$(AGE=3 CONTAINERFILE=$TMP/Containerfile PATH=$TMP/pinbin:$PATH "$ROOT/image/pin" 2>&1)
+  check "S01 pin: a digest younger than a week is not taken" cmp -s "$ROOT/image/Containerfile" "$TMP/Containerfile"
+  SEEN=$(AGE=9 CONTAINERFILE=$TMP/Containerfile PATH=$TMP/pinbin:$PATH "$ROOT/image/pin" 2>&1)
+  check "S01 pin: an older one is recorded by digest" grep -q "^ARG BASE=.*@sha256:$(printf '{"an":"index"}' | sha256sum | cut -d' ' -f1)$" "$TMP/Containerfile"
+}
+
+examples_are_policies() {
+  local file
+  for file in "$ROOT"/image/policy/*; do
+    "$BIN" enter --policy "$file" --print >"$TMP/out" 2>"$TMP/err"
+    SEEN="exit $?: $(cat "$TMP/err")"
+    check "the example ${file##*/} is a policy" eval "[[ '$SEEN' == 'exit 0: ' ]]"
+  done
+}
+
+manifests_are_valid() {
+  /usr/bin/python3 -c 'import yaml' 2>/dev/null || { skip "the pod and its NetworkPolicy as YAML" "python3-yaml is not installed"; return; }
+  SEEN=$(/usr/bin/python3 - "$ROOT/image/k8s" <<'EOF'
+import pathlib, sys, yaml
+directory = pathlib.Path(sys.argv[1])
+pod = yaml.safe_load((directory / "pod.yaml").read_text())
+policy = yaml.safe_load((directory / "networkpolicy.yaml").read_text())
+selector = policy["spec"]["podSelector"]["matchLabels"].items()
+container, = pod["spec"]["containers"]
+wrong = [what for what, right in {
+    "the policy selects the pod": selector <= pod["metadata"]["labels"].items(),
+    "both directions": sorted(policy["spec"]["policyTypes"]) == ["Egress", "Ingress"],
+    "nothing comes in": policy["spec"]["ingress"] == [],
+    "each way out names a peer and a port": all(rule.get("to") and rule.get("ports") for rule in policy["spec"]["egress"]),
+    "no token": pod["spec"]["automountServiceAccountToken"] is False,
+    "read-only root": container["securityContext"]["readOnlyRootFilesystem"] is True,
+    "no capability": container["securityContext"]["capabilities"] == {"drop": ["ALL"]},
+    "no escalation": container["securityContext"]["allowPrivilegeEscalation"] is False,
+    "absolute entrypoint": container["command"][0].startswith("/"),
+    "limits": container["resources"]["limits"].keys() >= {"cpu", "memory", "ephemeral-storage"},
+    "volumes match": {v["name"] for v in pod["spec"]["volumes"]} == {m["name"] for m in container["volumeMounts"]},
+}.items() if not right]
+print("; ".join(wrong))
+EOF
+)
+  check "the pod and its NetworkPolicy say what they should" [ -z "$SEEN" ]
+}
