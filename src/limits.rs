@@ -99,6 +99,9 @@ pub const HTTP_BODY_SILENCE: Duration = Duration::from_secs(30);
 pub const HTTP_IDLE: Duration = Duration::from_secs(4);
 /// Idle connections kept: parallel tools reuse them.
 pub const HTTP_IDLE_CONNECTIONS: usize = 4;
+/// Pause before a lost call is repeated: a host that goes away closes its connections and its listener one after the other,
+/// and the one repetition must not be spent in between.
+pub const HTTP_LOST_PAUSE: Duration = Duration::from_millis(100);
 /// Repetitions of a call the host was too busy for.
 pub const HTTP_BUSY_RETRIES: u32 = 3;
 /// Pause before the first of them; doubled each time.

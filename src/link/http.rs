@@ -69,7 +69,10 @@ impl HttpLink {
                     tokio::time::sleep(*pause).await;
                     unreached += 1;
                 }
-                Attempt::Lost if !lost && action.repeatable() => lost = true,
+                Attempt::Lost if !lost && action.repeatable() => {
+                    tokio::time::sleep(limits::HTTP_LOST_PAUSE).await;
+                    lost = true;
+                }
                 Attempt::Lost => return Err(CallError::OutcomeUnknown),
                 Attempt::Busy { wait, seen, error } => {
                     let safe = !seen || action.repeatable();

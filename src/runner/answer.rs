@@ -95,6 +95,11 @@ pub(super) async fn deliver(host: &Host, answer: &str) -> Result<(), Fatal> {
             Ok(()) => return Ok(()),
             Err(error) => error,
         },
+        Err(CallError::TurnOver) => {
+            // The host has the answer – this was its repetition – or waits for it no longer.
+            tracing::warn!(component = "runner", "turn_closed_by_host");
+            return Ok(());
+        }
         Err(error) => error.to_string(),
     };
     tracing::error!(component = "runner", error = error.as_str(), "agent_response_failed");

@@ -6,7 +6,8 @@ use std::time::Duration;
 /// One look at a process.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Look {
-    /// Kilobytes: resident; proportional; its own alone.
+    /// Kilobytes: resident; proportional; written by it and by nobody else. What is mapped from the program is not counted as its
+    /// own: it becomes "private" whenever the last other runner ends.
     pub(super) rss: u64,
     pub(super) pss: u64,
     pub(super) own: u64,
@@ -27,7 +28,7 @@ impl Look {
         Self {
             rss: kilobytes(&["Rss"]),
             pss: kilobytes(&["Pss"]),
-            own: kilobytes(&["Private_Clean", "Private_Dirty"]),
+            own: kilobytes(&["Private_Dirty"]),
             descriptors: read_dir(format!("/proc/{pid}/fd")).unwrap().count(),
             cpu: cpu(pid),
         }
