@@ -108,7 +108,7 @@ fn read(call: &Call, workspace: &Workspace) -> Result<Content, String> {
 impl Content {
     /// What is left to show of a file that is not text.
     fn shortened(mut self) -> Self {
-        let end = self.content.floor_char_boundary(limits::BINARY_SHOWN_BYTES);
+        let end = text::whole_end(&self.content.as_bytes()[..limits::BINARY_SHOWN_BYTES]);
         self.content.truncate(end);
         let note = "the file is not text, so only its beginning is shown; to look at binary data use bash, e.g. file, xxd \
                     or strings";

@@ -33,7 +33,9 @@ impl<'a> Envelope<'a> {
         let at = frame.windows(key.len()).position(|window| window == key)? + key.len();
         let rest = frame[at..].trim_ascii_start().strip_prefix(b":")?.trim_ascii_start().strip_prefix(b"\"")?;
         let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()
+        // Whole, or it may be the beginning of another call's.
+        let text = rest.get(digits).filter(|byte| **byte == b'"').and(std::str::from_utf8(&rest[..digits]).ok())?;
+        text.parse().ok()
     }
 }
 

@@ -199,7 +199,7 @@ fn listen_mode_binds_then_signals_and_takes_one_connection() {
 #[test]
 fn listen_mode_the_bare_acknowledgement_is_the_answers() {
     // A report is still under way when the answer is sent; the acknowledgement without an id must not be taken for its.
-    let (host, output) = turn(FakeHost::listen(bash_then_done("true")).fault("sandbox_result", 1, Fault::LateMs(8000)));
+    let (host, output) = turn(FakeHost::listen(bash_then_done("true")).fault("sandbox_result", 1, Fault::LateMs(6500)));
     assert_eq!((output.code, host.answer().as_deref()), (Some(0), Some("done")), "{}", output.stderr);
     assert!(!output.stderr.contains("agent_response_failed"), "{}", output.stderr);
     assert_eq!(host.violations(), []);
