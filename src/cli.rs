@@ -108,6 +108,7 @@ fn start(argv: &[OsString], environment: Vec<(OsString, OsString)>) -> u8 {
 }
 
 fn run(args: &[OsString], environment: Vec<(OsString, OsString)>) -> u8 {
+    runner::hold_signals();
     log::start(runner::log_config(args, &environment));
     match runner::read(args, environment) {
         Ok(Request::Run(config)) => runner::main(*config),

@@ -128,12 +128,19 @@ impl Gate {
     }
 
     /// Waits until every report is acknowledged or given up, at most [`limits::REPORT_FLUSH`], or
-    /// [`limits::REPORT_FLUSH_STOPPED`] when the turn was cancelled.
+    /// [`limits::REPORT_FLUSH_STOPPED`] once the turn is cancelled.
     pub async fn flush(&self) {
         self.reports.close();
-        let stopped = self.host.cancel().is_cancelled();
-        let limit = if stopped { limits::REPORT_FLUSH_STOPPED } else { limits::REPORT_FLUSH };
-        if tokio::time::timeout(limit, self.reports.wait()).await.is_err() {
+        let stopped = async {
+            self.host.cancel().cancelled().await;
+            tokio::time::sleep(limits::REPORT_FLUSH_STOPPED).await;
+        };
+        let finished = tokio::select! {
+            () = self.reports.wait() => true,
+            () = tokio::time::sleep(limits::REPORT_FLUSH) => false,
+            () = stopped => false,
+        };
+        if !finished {
             tracing::warn!(component = "gate", pending = self.reports.len(), "reports_unfinished");
         }
         self.reports.reopen();

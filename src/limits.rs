@@ -77,8 +77,13 @@ pub const RECONNECT_PAUSES: [Duration; 3] =
 pub const RECONNECT_COOLDOWN: Duration = Duration::from_secs(5);
 /// Time for one connect to a Unix socket: a listener whose backlog is full would block for ever.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Listen mode: wait for the host to dial in. It tries for five seconds after at most fifteen (PROTOCOL §3.9); without a
+/// limit a container whose host has died waits for ever.
+pub const ACCEPT_DEADLINE: Duration = Duration::from_secs(120);
 /// Time to read what the host sent before it stopped reading: a reply that is there already must not count as lost.
 pub const LINK_DRAIN: Duration = Duration::from_secs(1);
+/// A deadline noticed this late says more about our own sleep than about the host's silence.
+pub const LATE: Duration = Duration::from_secs(1);
 /// Frames waiting for the writer. More senders than this wait; memory stays bounded when the host stops reading.
 pub const SEND_QUEUE_FRAMES: usize = 32;
 
@@ -94,8 +99,9 @@ pub const HTTP_BODY_SILENCE: Duration = Duration::from_secs(30);
 pub const HTTP_IDLE: Duration = Duration::from_secs(4);
 /// Idle connections kept: parallel tools reuse them.
 pub const HTTP_IDLE_CONNECTIONS: usize = 4;
-/// Attempts to connect again before a call fails.
-pub const HTTP_CONNECT_RETRIES: usize = 3;
+/// Pause before a lost call is repeated: a host that goes away closes its connections and its listener one after the other,
+/// and the one repetition must not be spent in between.
+pub const HTTP_LOST_PAUSE: Duration = Duration::from_millis(100);
 /// Repetitions of a call the host was too busy for.
 pub const HTTP_BUSY_RETRIES: u32 = 3;
 /// Pause before the first of them; doubled each time.
@@ -108,6 +114,9 @@ pub const HTTP_ERROR_BODY_UNITS: usize = 200;
 pub const WORK_POLL_TIMEOUT: Duration = Duration::from_secs(10);
 /// One wait for work; as many empty ones as `AX_MAX_IDLE_POLLS` end the process (PROTOCOL §4.3, §5.1).
 pub const WORK_WAIT: Duration = Duration::from_secs(300);
+/// Answers of a host that is too busy, or away behind its gateway, in a row before a wait for work ends: with the doubled
+/// pauses half a minute, so that a restart of the host does not end its pods.
+pub const WORK_BUSY_RETRIES: u32 = 6;
 /// Pause between two requests for work while a follow-up is likely, so that a warm turn starts at once.
 pub const WORK_PAUSE_WARM: Duration = Duration::from_millis(200);
 /// How long after an answer that is.
@@ -283,8 +292,9 @@ pub const WORKSPACE_POLL: Duration = Duration::from_millis(200);
 pub const BLOCKING_THREADS: usize = 16;
 /// Idle time after which such a thread ends.
 pub const BLOCKING_THREAD_IDLE: Duration = Duration::from_secs(5);
-/// From the first SIGTERM to the end of the process (DESIGN §4.12).
-pub const SHUTDOWN: Duration = Duration::from_millis(1800);
+/// From the first SIGTERM to the last wait. The process has to be gone within two seconds (DESIGN §4.12), and what is left
+/// after the waits takes its time on a busy node.
+pub const SHUTDOWN: Duration = Duration::from_millis(1500);
 
 // --- logs (PROTOCOL §13) ---------------------------------------------------------------------------------------------
 

@@ -182,9 +182,12 @@ impl Brain {
             ask: None,
         };
         if carried_out {
+            // A handler that the script brings makes the host serve what it does not serve by itself.
+            let scripted =
+                checked.action == "fetch_work" && self.state().model.script.actions.contains_key("fetch_work");
             match &checked.refusal {
-                Some(refusal) => handled.body = Body::Json(refusal.to_string()),
-                None => self.carry_out(&checked, transport, &mut handled),
+                Some(refusal) if !scripted => handled.body = Body::Json(refusal.to_string()),
+                _ => self.carry_out(&checked, transport, &mut handled),
             }
         }
         for fault in &handled.faults {

@@ -1,8 +1,10 @@
 //! The client for TCP and TLS: one provider, built-in roots, system settings ignored.
 
 use crate::limits;
-use reqwest::{Certificate, Client, redirect};
+use reqwest::header::RETRY_AFTER;
+use reqwest::{Certificate, Client, Response, redirect};
 use std::sync::Once;
+use std::time::Duration;
 
 /// Why a client could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +53,21 @@ pub fn client(reuse: Reuse, authority: Option<&str>) -> Result<Client, ClientErr
         .http1_only()
         .build()
         .map_err(ClientError::Build)
+}
+
+/// `Retry-After` in seconds; dates are ignored and unreasonable waits cut.
+pub fn retry_after(response: &Response) -> Option<Duration> {
+    let seconds = response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim().parse::<u64>().ok()?;
+    Some(Duration::from_secs(seconds).min(limits::HTTP_RETRY_AFTER_MAX))
+}
+
+/// The innermost cause of an error; the outer layers repeat the URL.
+pub fn cause(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
 }
 
 #[cfg(test)]

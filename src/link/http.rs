@@ -4,8 +4,9 @@ use super::{BoxFuture, CallContext, CallError, HostLink};
 use crate::http::tcp::{self, ClientError, Reuse};
 use crate::limits;
 use crate::wire::{Action, Meta, Reply};
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Client, Response, StatusCode};
+use std::future::Future;
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -46,27 +47,32 @@ impl HttpLink {
         let body = encode(action, &context.meta)?;
         let timeout = timeout(action, self.llm_timeout);
         let deadline = Instant::now() + timeout;
-        let (mut lost, mut busy) = (0, 0);
+        let (mut unreached, mut lost, mut busy) = (0, false, 0);
         let clients = self.clients();
         loop {
             // A kept connection may be stale, so it is only for what can be repeated, and never for the repetition.
-            let client = if action.repeatable() && lost == 0 { &clients.pooled } else { &clients.fresh };
+            let client = if action.repeatable() && !lost { &clients.pooled } else { &clients.fresh };
             let request = self.request(client, body.clone(), context);
-            let outcome = match tokio::time::timeout_at(deadline, attempt(request)).await {
-                Ok(outcome) => outcome,
-                Err(_) => return Err(CallError::TimedOut(timeout.as_millis())),
+            let Some(outcome) = in_time(deadline, attempt(request)).await else {
+                return Err(CallError::TimedOut(timeout.as_millis()));
             };
             match outcome {
                 Attempt::Reply(reply) => return Ok(reply),
                 Attempt::Failed(error) => return Err(error),
-                Attempt::Unreached(detail) if lost >= limits::HTTP_CONNECT_RETRIES => {
-                    return Err(CallError::NotSent(format!("IPC {} failed: {detail}", action.name())));
+                Attempt::Unreached(detail) => {
+                    let Some(pause) = limits::RECONNECT_PAUSES.get(unreached) else {
+                        return Err(match lost {
+                            true => CallError::OutcomeUnknown,
+                            false => CallError::NotSent(format!("IPC {} failed: {detail}", action.name())),
+                        });
+                    };
+                    tokio::time::sleep(*pause).await;
+                    unreached += 1;
                 }
-                Attempt::Unreached(_) => {
-                    tokio::time::sleep(limits::RECONNECT_PAUSES[lost.min(limits::RECONNECT_PAUSES.len() - 1)]).await;
-                    lost += 1;
+                Attempt::Lost if !lost && action.repeatable() => {
+                    tokio::time::sleep(limits::HTTP_LOST_PAUSE).await;
+                    lost = true;
                 }
-                Attempt::Lost if lost == 0 && action.repeatable() => lost += 1,
                 Attempt::Lost => return Err(CallError::OutcomeUnknown),
                 Attempt::Busy { wait, seen, error } => {
                     let safe = !seen || action.repeatable();
@@ -119,6 +125,17 @@ fn encode(action: &Action, meta: &Meta) -> Result<Vec<u8>, CallError> {
     Ok(body)
 }
 
+/// `None` when the time is over. Found out late – the process was stopped, or the machine slept – the reply may be there
+/// all the same, so it gets a moment to be read.
+async fn in_time<T>(deadline: Instant, work: impl Future<Output = T>) -> Option<T> {
+    tokio::pin!(work);
+    match tokio::time::timeout_at(deadline, &mut work).await {
+        Ok(done) => Some(done),
+        Err(_) if deadline.elapsed() < limits::LATE => None,
+        Err(_) => tokio::time::timeout(limits::LINK_DRAIN, work).await.ok(),
+    }
+}
+
 /// Nothing keeps a slow call alive here, so only the model's limit is the configured one (PROTOCOL T20).
 fn timeout(action: &Action, llm: Duration) -> Duration {
     match action {
@@ -157,11 +174,11 @@ enum Attempt {
 async fn attempt(request: reqwest::RequestBuilder) -> Attempt {
     let response = match request.send().await {
         Ok(response) => response,
-        Err(error) if error.is_connect() => return Attempt::Unreached(detail(&error)),
+        Err(error) if error.is_connect() => return Attempt::Unreached(tcp::cause(&error)),
         Err(_) => return Attempt::Lost,
     };
     let status = response.status();
-    let wait = retry_after(&response);
+    let wait = tcp::retry_after(&response);
     let body = match read_body(response).await {
         Ok(body) => body,
         Err(attempt) => return attempt,
@@ -191,24 +208,9 @@ async fn read_body(mut response: Response) -> Result<Vec<u8>, Attempt> {
     }
 }
 
-/// `Retry-After` in seconds; dates and unreasonable waits are ignored and clamped.
-fn retry_after(response: &Response) -> Option<Duration> {
-    let seconds = response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim().parse::<u64>().ok()?;
-    Some(Duration::from_secs(seconds).min(limits::HTTP_RETRY_AFTER_MAX))
-}
-
 fn refused(status: StatusCode, body: &[u8]) -> CallError {
     let text = String::from_utf8_lossy(body);
     let text = crate::text::cut_units(text.trim(), limits::HTTP_ERROR_BODY_UNITS);
     let reason = status.canonical_reason().unwrap_or_default();
     CallError::BadAnswer(format!("the host answered HTTP {} {reason}: {text}", status.as_u16()))
-}
-
-/// The innermost cause; the outer layers repeat the URL.
-fn detail(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-    }
-    cause.to_string()
 }

@@ -80,32 +80,33 @@ pub struct Host {
     link: Arc<dyn HostLink>,
     context: Arc<CallContext>,
     cancel: CancellationToken,
+    /// Do calls end with the turn?
+    heeds: bool,
 }
 
 impl Host {
     /// Binds a link to a turn.
     pub fn new(link: Arc<dyn HostLink>, context: CallContext, cancel: CancellationToken) -> Self {
-        Self { link, context: Arc::new(context), cancel }
+        Self { link, context: Arc::new(context), cancel, heeds: true }
     }
 
     /// Asks; returns [`CallError::Cancelled`] as soon as the turn is cancelled.
     pub async fn call(&self, action: &Action) -> Result<Reply, CallError> {
-        tokio::select! {
+        let reply = tokio::select! {
             biased;
-            () = self.cancel.cancelled() => Err(CallError::Cancelled),
-            reply = self.link.call(action, &self.context) => {
-                if matches!(reply, Err(CallError::TurnOver)) {
-                    // Nothing this turn does can be told to the host any more.
-                    self.cancel.cancel();
-                }
-                reply
-            }
+            () = self.cancel.cancelled(), if self.heeds => Err(CallError::Cancelled),
+            reply = self.link.call(action, &self.context) => reply,
+        };
+        if matches!(reply, Err(CallError::TurnOver)) {
+            // Nothing this turn does can be told to the host any more.
+            self.cancel.cancel();
         }
+        reply
     }
 
-    /// The same host for the turn's last words: not stopped by the turn's cancellation.
+    /// The same host for reports and the turn's last words: not stopped by the turn's cancellation.
     pub fn uncancelled(&self) -> Self {
-        Self { cancel: CancellationToken::new(), ..self.clone() }
+        Self { heeds: false, ..self.clone() }
     }
 
     /// The same host for calls that are not the turn's own: their text is not streamed to the user (PROTOCOL T10).

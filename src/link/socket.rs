@@ -192,7 +192,16 @@ impl Connection {
             tokio::select! {
                 biased;
                 reply = &mut exchange => return reply,
-                () = tokio::time::sleep_until(until) => if deadline.get() <= until { return Err(Failure::Silence) },
+                () = tokio::time::sleep_until(until) => {
+                    if deadline.get() > until {
+                        continue;
+                    }
+                    if until.elapsed() < limits::LATE {
+                        return Err(Failure::Silence);
+                    }
+                    // The process was stopped, or the machine slept: what came meanwhile is still to be read.
+                    deadline.extend(limits::LINK_DRAIN);
+                }
             }
         }
     }

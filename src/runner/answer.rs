@@ -77,9 +77,9 @@ impl Writer {
     }
 }
 
-/// Sends the answer, shortened with a note when the transport does not carry it whole (PROTOCOL T36). Failure is logged
-/// and never raised: the turn is over.
-pub(super) async fn deliver(host: &Host, answer: &str) {
+/// Sends the answer, shortened with a note when the transport does not carry it whole (PROTOCOL T36). Failure is logged,
+/// and returned for those whose last turn this was.
+pub(super) async fn deliver(host: &Host, answer: &str) -> Result<(), Fatal> {
     // The turn may be over because it was cancelled; its answer is owed all the same.
     let host = host.uncancelled();
     let mut content = fitted(answer, limits::ANSWER_MAX_UNITS);
@@ -92,12 +92,18 @@ pub(super) async fn deliver(host: &Host, answer: &str) {
     }
     let error = match outcome {
         Ok(reply) => match reply.accepted() {
-            Ok(()) => return,
+            Ok(()) => return Ok(()),
             Err(error) => error,
         },
+        Err(CallError::TurnOver) => {
+            // The host has the answer – this was its repetition – or waits for it no longer.
+            tracing::warn!(component = "runner", "turn_closed_by_host");
+            return Ok(());
+        }
         Err(error) => error.to_string(),
     };
     tracing::error!(component = "runner", error = error.as_str(), "agent_response_failed");
+    Err(Fatal::LinkLost(format!("the answer could not be delivered: {error}")))
 }
 
 fn fitted(answer: &str, max: usize) -> String {

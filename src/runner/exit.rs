@@ -11,6 +11,7 @@
 //! | the host's socket cannot be reached or listened on | 1 | `ECONNREFUSED` | tries again |
 //! | link lost before any tool ran | 1 | `ECONNRESET` | tries again |
 //! | link lost after a tool ran | 1, and the reason on stdout | – | takes what stdout has |
+//! | the last answer, where it is an action, did not reach the host | 1 | `ECONNRESET` | learns nothing from it |
 //! | repository cannot be prepared | 1 | `git` and the reason | tries again |
 //! | stdout closed | 1 | `EPIPE` | tries again |
 //! | SIGTERM, SIGINT, SIGHUP, SIGQUIT | 128 + signal | `timeout or shutdown` | gives up |

@@ -3,10 +3,10 @@
 use super::answer::{self, Sink};
 use super::config::{Config, Transport};
 use super::exit::Fatal;
-use super::session::{Session, TurnEnd};
+use super::session::Session;
 use super::signals::Stop;
 use super::{intake, listen, work};
-use crate::link::{AnthropicLink, CallError, HostLink, SocketLink};
+use crate::link::{AnthropicLink, HostLink, SocketLink};
 use crate::wire::{Content, Payload};
 use crate::{limits, log, os};
 use std::path::Path;
@@ -117,23 +117,33 @@ async fn connect(config: Config, path: &Path, stop: &Stop) -> Result<(), Fatal> 
     lost.map_or(Ok(()), |error| Err(Fatal::LinkLost(error.to_string())))
 }
 
-/// Runs a turn and sends its answer, whatever happened. `true` when the turn asks to be the last.
-pub(super) async fn answered_turn(session: &mut Session, payload: Payload, stop: &Stop) -> bool {
-    let last = payload.single_turn;
-    let host = session.apply(&payload, stop.token());
-    if is_blank(&payload) {
-        answer::deliver(&host, "The message was empty, so there was nothing to do.").await;
-        return last;
+/// Runs a turn and sends its answer, whatever happened. `Err` when the answer has not reached the host.
+pub(super) async fn answered_turn(session: &mut Session, payload: &Payload, stop: &Stop) -> Result<(), Fatal> {
+    let host = session.apply(payload, stop.token());
+    if is_blank(payload) {
+        return answer::deliver(&host, "The message was empty, so there was nothing to do.").await;
     }
     let mut sink = Sink::Action;
-    match session.turn(&host, &payload, &mut |text| sink.say(text)).await {
-        Ok(TurnEnd { failure: Some(crate::agent::Failure::Link(CallError::TurnOver)), .. }) => {
-            tracing::warn!(component = "runner", "turn_closed_by_host");
-        }
-        Ok(end) => answer::deliver(&host, &format!("{}{}", end.answer, end.told())).await,
-        Err(fatal) => answer::deliver(&host, &format!("Agent error: {fatal}")).await,
+    let ended = session.turn(&host, payload, &mut |text| sink.say(text)).await;
+    if host.cancel().is_cancelled() && !stop.token().is_cancelled() {
+        // The host takes no answer any more, and none is missed.
+        tracing::warn!(component = "runner", "turn_closed_by_host");
+        return Ok(());
     }
-    last
+    let text = match ended {
+        Ok(end) => format!("{}{}", end.answer, end.told()),
+        Err(fatal) => format!("Agent error: {fatal}"),
+    };
+    // A host that does not take the answer must not keep the commands alive after a signal.
+    let stopped = async {
+        stop.token().cancelled().await;
+        session.end_commands().await;
+        std::future::pending().await
+    };
+    tokio::select! {
+        delivered = answer::deliver(&host, &text) => delivered,
+        () = stopped => Ok(()),
+    }
 }
 
 /// Nothing to answer: no text and no media.

@@ -29,29 +29,41 @@ pub(super) async fn run(config: Config, path: &Path, stop: &Stop) -> Result<(), 
         return Ok(());
     };
     let link: Arc<dyn HostLink> = Arc::new(SocketLink::accepted(link, config.llm_timeout));
-    let host = Host::new(link.clone(), CallContext::default(), stop.token().clone());
+    let host = Host::new(link.clone(), CallContext::default(), stop.token().child_token());
+    let idle_limit = config.max_idle_polls;
+    let ready = payload.and_then(|payload| {
+        config.agent()?;
+        Ok((payload, Session::new(config, link)?))
+    });
     // The host waits for an answer and for nothing else, so even a fatal error is one first (PROTOCOL T39).
-    let (payload, _) = match payload.and_then(|payload| config.agent().map(|agent| (payload, agent))) {
+    let (payload, mut session) = match ready {
         Ok(ready) => ready,
         Err(fatal) => {
-            answer::deliver(&host, &format!("Agent error: {fatal}")).await;
+            let _ = answer::deliver(&host, &format!("Agent error: {fatal}")).await;
             return Err(fatal);
         }
     };
-    let idle_limit = config.max_idle_polls;
-    let mut session = Session::new(config, link)?;
-    let mut next = Some(payload);
+    let ended = turns(&mut session, payload, &host, idle_limit, stop).await;
+    session.shutdown().await;
+    ended
+}
+
+/// The first turn and those that follow it. An answer that does not reach the host ends them: nobody will dial again.
+async fn turns(session: &mut Session, first: Payload, host: &Host, idle_limit: u32, stop: &Stop) -> Result<(), Fatal> {
+    let mut next = Some(first);
     let mut recent = Recent::default();
     while let Some(payload) = next.take() {
-        if recent.is_new(payload.request_id.as_deref()) && answered_turn(&mut session, payload, stop).await {
-            break;
+        if recent.is_new(payload.request_id.as_deref()) {
+            answered_turn(session, &payload, stop).await?;
+            if payload.single_turn {
+                break;
+            }
         }
         if stop.token().is_cancelled() {
             break;
         }
-        next = more_work(&host, idle_limit, stop).await;
+        next = more_work(host, idle_limit, stop).await;
     }
-    session.shutdown().await;
     Ok(())
 }
 
@@ -65,11 +77,15 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     UnixListener::bind(path)
 }
 
-/// Takes exactly one connection; the socket's file goes, so that nobody else can come. `None` when stopped first.
+/// Takes exactly one connection; the socket's file goes, so that nobody else can come. `None` when stopped first. A host
+/// that does not dial has given the container up.
 async fn accept(listener: UnixListener, path: &Path, stop: &Stop) -> io::Result<Option<tokio::net::UnixStream>> {
     let accepted = tokio::select! {
         accepted = listener.accept() => accepted.map(|(stream, _)| Some(stream)),
         () = stop.token().cancelled() => Ok(None),
+        () = tokio::time::sleep(limits::ACCEPT_DEADLINE) => {
+            Err(io::Error::new(io::ErrorKind::TimedOut, "nobody has connected"))
+        }
     };
     let _ = std::fs::remove_file(path);
     accepted
@@ -89,7 +105,7 @@ async fn more_work(host: &Host, idle_limit: u32, stop: &Stop) -> Option<Payload>
             return match Payload::read(work.as_bytes()) {
                 Ok(payload) => Some(payload),
                 Err(error) => {
-                    answer::deliver(host, &format!("Agent error: {error}")).await;
+                    let _ = answer::deliver(host, &format!("Agent error: {error}")).await;
                     None
                 }
             };

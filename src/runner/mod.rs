@@ -15,3 +15,4 @@ mod work;
 pub use config::{Agent, Config, Request, Transport, log_config, read};
 pub use exit::{Fatal, Signal};
 pub use life::main;
+pub use signals::hold_signals;

@@ -163,6 +163,11 @@ impl Session {
         Ok(TurnEnd { answer: ended.answer, failure: ended.failure, tools_started: ended.tools_started })
     }
 
+    /// Ends the commands the turns have left running.
+    pub(super) async fn end_commands(&self) {
+        self.shell.shutdown().await;
+    }
+
     /// Ends everything the turns have left running.
     pub(super) async fn shutdown(self) {
         self.shell.shutdown().await;

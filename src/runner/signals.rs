@@ -2,11 +2,30 @@
 
 use super::exit::{Fatal, Signal};
 use crate::os;
-use nix::sys::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SigSet};
+use nix::sys::signal::{SigSet, Signal as Number};
 use std::io;
 use std::sync::{Arc, OnceLock};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+
+/// The signals that end the runner.
+const ENDING: [(Number, Signal); 4] = [
+    (Number::SIGTERM, Signal::Term),
+    (Number::SIGINT, Signal::Int),
+    (Number::SIGHUP, Signal::Hup),
+    (Number::SIGQUIT, Signal::Quit),
+];
+
+fn mask() -> SigSet {
+    ENDING.into_iter().map(|(number, _)| number).collect()
+}
+
+/// Keeps the signals waiting until [`Stop::listen`]. To be called first of all: the kernel throws away what PID 1 has no
+/// handler for, but not what it has blocked, so a stop during start-up is late and never lost (CASES N10).
+pub fn hold_signals() {
+    // Fails only for a mask that is none. Without it a stop can be lost, which the host's SIGKILL makes good.
+    let _ = mask().thread_block();
+}
 
 /// Which signal ends the process, once one has come.
 #[derive(Clone)]
@@ -16,17 +35,12 @@ pub(super) struct Stop {
 }
 
 impl Stop {
-    /// Takes over the signals. As PID 1 they would otherwise be ignored (PROTOCOL §1.12).
+    /// Takes over the signals, those that wait since [`hold_signals`] included. As PID 1 they would otherwise be ignored
+    /// (PROTOCOL §1.12).
     pub(super) fn listen() -> io::Result<Self> {
         let stop = Self { token: CancellationToken::new(), signal: Arc::new(OnceLock::new()) };
-        let kinds = [
-            (SignalKind::terminate(), Signal::Term),
-            (SignalKind::interrupt(), Signal::Int),
-            (SignalKind::hangup(), Signal::Hup),
-            (SignalKind::quit(), Signal::Quit),
-        ];
-        for (kind, name) in kinds {
-            let mut stream = signal(kind)?;
+        for (number, name) in ENDING {
+            let mut stream = signal(SignalKind::from_raw(number as i32))?;
             let stop = stop.clone();
             tokio::spawn(async move {
                 while stream.recv().await.is_some() {
@@ -38,8 +52,8 @@ impl Stop {
                 }
             });
         }
-        // `enter` hands them over blocked, so that none is lost while there is no handler.
-        [SIGTERM, SIGINT, SIGHUP, SIGQUIT].into_iter().collect::<SigSet>().thread_unblock()?;
+        // `enter` hands them over blocked; without it they are held since our start. No child exists yet to inherit the mask.
+        mask().thread_unblock()?;
         Ok(stop)
     }
 

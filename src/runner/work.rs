@@ -15,6 +15,7 @@ use crate::wire::{Meta, Payload};
 use reqwest::{Client, StatusCode};
 use serde_json::Value;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::time::Instant;
 use zeroize::Zeroizing;
 
@@ -24,12 +25,17 @@ pub(super) async fn run(config: Config, url: &str, stop: &Stop) -> Result<(), Fa
     let link = Arc::new(link);
     let client = tcp::client(Reuse::Pooled, None).map_err(|error| Fatal::Client(error.to_string()))?;
     let mut desk = Desk::new(client, url, config.pod_token.clone());
-    let (agent, idle_limit) = (config.agent(), config.max_idle_polls);
+    let idle_limit = config.max_idle_polls;
     let pod = CallContext { meta: Meta::default(), token: config.pod_token.clone() };
-    let pod_host = Host::new(link.clone(), pod, stop.token().clone());
-    let mut session = Session::new(config, link)?;
+    let pod_host = Host::new(link.clone(), pod, stop.token().child_token());
+    // What is wrong with the launch is the first turn's answer: the host learns of it in no other way.
+    let mut session = match config.agent().and_then(|_| Session::new(config, link.clone())) {
+        Ok(session) => session,
+        Err(fatal) => return refuse(&desk, link, fatal, stop).await,
+    };
     let mut recent = Recent::default();
     let mut idle = 0;
+    let mut ended = Ok(());
     while !stop.token().is_cancelled() {
         let Some(item) = desk.wait(stop).await else {
             idle += 1;
@@ -49,7 +55,7 @@ pub(super) async fn run(config: Config, url: &str, stop: &Stop) -> Result<(), Fa
             Item::Work(payload) => *payload,
             Item::Unusable(reason) => {
                 tracing::error!(component = "runner", error = reason.as_str(), "work_loop_error");
-                answer::deliver(&pod_host, &format!("Agent error: {reason}")).await;
+                let _ = answer::deliver(&pod_host, &format!("Agent error: {reason}")).await;
                 continue;
             }
         };
@@ -57,20 +63,32 @@ pub(super) async fn run(config: Config, url: &str, stop: &Stop) -> Result<(), Fa
             tracing::warn!(component = "runner", "work_repeated");
             continue;
         }
-        if let Err(fatal) = &agent {
-            let host = session.apply(&payload, stop.token());
-            answer::deliver(&host, &format!("Agent error: {fatal}")).await;
-            return Err(fatal.clone());
-        }
-        let last = answered_turn(&mut session, payload, stop).await;
+        let answered = answered_turn(&mut session, &payload, stop).await;
         desk.warm();
-        if last {
+        if payload.single_turn {
             tracing::info!(component = "runner", "single_turn_exit");
+            ended = answered;
             break;
         }
     }
     session.shutdown().await;
-    Ok(())
+    ended
+}
+
+/// Answers the first turn with the reason why there will be none.
+async fn refuse(desk: &Desk, link: Arc<HttpLink>, fatal: Fatal, stop: &Stop) -> Result<(), Fatal> {
+    if let Some(Item::Work(payload)) = desk.wait(stop).await {
+        let meta = Meta {
+            session_id: payload.session_id,
+            request_id: payload.request_id,
+            user_id: payload.user_id,
+            session_scope: payload.session_scope,
+        };
+        let token = payload.ipc_token.or_else(|| desk.token.clone());
+        let host = Host::new(link, CallContext { meta, token }, stop.token().child_token());
+        let _ = answer::deliver(&host, &format!("Agent error: {fatal}")).await;
+    }
+    Err(fatal)
 }
 
 enum Item {
@@ -102,25 +120,37 @@ impl Desk {
     /// One wait for work, [`limits::WORK_WAIT`] at most. `None`: there is none.
     async fn wait(&self, stop: &Stop) -> Option<Item> {
         let until = Instant::now() + limits::WORK_WAIT;
+        let (mut busy, mut told) = (0, false);
         while Instant::now() < until {
             let asked = tokio::select! {
                 asked = self.ask() => asked,
                 () = stop.token().cancelled() => return None,
             };
+            let warm = Instant::now() < self.warm_until;
+            let mut pause = if warm { limits::WORK_PAUSE_WARM } else { limits::WORK_PAUSE };
             match asked {
                 Asked::Got(body) => return Some(read(&body)),
                 Asked::TooLarge => {
                     let max = limits::PAYLOAD_MAX_BYTES;
                     return Some(Item::Unusable(format!("the work item is larger than {max} bytes")));
                 }
-                Asked::Nothing => {}
-                Asked::Refused(status) => {
+                Asked::Nothing => (busy, told) = (0, false),
+                // A host that is away for a moment is like one without work (PROTOCOL §4.3); one that stays away should be
+                // found in the log.
+                Asked::Unreached(reason) if !told => {
+                    told = true;
+                    tracing::warn!(component = "runner", error = reason.as_str(), "work_unreachable");
+                }
+                Asked::Unreached(_) => {}
+                Asked::Busy { wait, .. } if busy < limits::WORK_BUSY_RETRIES => {
+                    pause = wait.unwrap_or(limits::HTTP_BUSY_PAUSE * 2u32.pow(busy));
+                    busy += 1;
+                }
+                Asked::Busy { status, .. } | Asked::Refused(status) => {
                     tracing::warn!(component = "runner", status, "work_refused");
                     return None;
                 }
             }
-            let warm = Instant::now() < self.warm_until;
-            let pause = if warm { limits::WORK_PAUSE_WARM } else { limits::WORK_PAUSE };
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 () = stop.token().cancelled() => return None,
@@ -134,11 +164,16 @@ impl Desk {
         if let Some(token) = &self.token {
             request = request.bearer_auth(token.expose());
         }
-        // A host that is away for a moment is like one without work (PROTOCOL §4.3).
-        let Ok(mut response) = request.send().await else { return Asked::Nothing };
+        let mut response = match request.send().await {
+            Ok(response) => response,
+            Err(error) => return Asked::Unreached(tcp::cause(&error)),
+        };
         match response.status() {
             StatusCode::OK => {}
             StatusCode::NOT_FOUND => return Asked::Nothing,
+            status if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS => {
+                return Asked::Busy { status: status.as_u16(), wait: tcp::retry_after(&response) };
+            }
             status => return Asked::Refused(status.as_u16()),
         }
         let mut body = Zeroizing::new(Vec::new());
@@ -149,7 +184,7 @@ impl Desk {
                 }
                 Ok(Some(_)) => return Asked::TooLarge,
                 Ok(None) => return Asked::Got(body),
-                Err(_) => return Asked::Nothing,
+                Err(error) => return Asked::Unreached(tcp::cause(&error)),
             }
         }
     }
@@ -159,6 +194,13 @@ enum Asked {
     Got(Zeroizing<Vec<u8>>),
     TooLarge,
     Nothing,
+    /// No answer, or half of one.
+    Unreached(String),
+    /// The host, or something before it, asks for patience.
+    Busy {
+        status: u16,
+        wait: Option<Duration>,
+    },
     Refused(u16),
 }
 

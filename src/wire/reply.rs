@@ -194,6 +194,13 @@ impl Reply {
         let broken = || ModelFault::Broken("the model's reply is not valid JSON".to_owned());
         self.accepted().map_err(|error| if self.is_broken_object() { broken() } else { ModelFault::Refused(error) })?;
         let body: Body = self.read().map_err(|_| broken())?;
+        self.accepted().map_err(|error| match Envelope::read(&self.0) {
+            Some(_) => ModelFault::Refused(error),
+            // A page instead of a reply: a gateway's, and hardly its last word.
+            None => ModelFault::Broken(error),
+        })?;
+        let body: Body =
+            self.read().map_err(|_| ModelFault::Broken("the model's reply is not valid JSON".to_owned()))?;
         let chunks = body.chunks.unwrap_or_default();
         chunks.iter().map(|raw| chunk(raw)).collect::<Result<_, _>>().map_err(ModelFault::Broken)
     }

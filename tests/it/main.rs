@@ -19,16 +19,23 @@ mod files;
 mod floors;
 mod git;
 mod guard;
+mod http;
 mod impostor;
 mod life;
 mod link;
+mod listen;
 mod net;
 mod paths;
+#[cfg(target_os = "linux")]
+mod pid1;
 #[cfg(target_os = "linux")]
 mod processes;
 mod rows;
 mod search;
 mod sidecar;
+#[cfg(target_os = "linux")]
+#[path = "../soak/mod.rs"]
+mod soak;
 mod start;
 mod support;
 mod tools;

@@ -165,7 +165,7 @@ pub(crate) enum At {
 }
 
 impl At {
-    fn of(self, length: usize) -> usize {
+    pub(crate) fn of(self, length: usize) -> usize {
         match self {
             Self::Byte(at) => at.min(length - 1),
             Self::Half => length / 2,
@@ -196,12 +196,16 @@ pub(crate) struct Cut {
 
 /// Stands between a runner and its host, frame by frame.
 pub(crate) struct Relay {
-    directory: tempfile::TempDir,
+    path: PathBuf,
+    _directory: Option<tempfile::TempDir>,
     shared: Arc<Shared>,
 }
 
 struct Shared {
-    host: PathBuf,
+    /// Whom the relay dials.
+    beyond: PathBuf,
+    /// That is the runner, and the host dials the relay.
+    turned: bool,
     cut: Cut,
     over: AtomicBool,
     /// Requests the runner has written, by [`stage`].
@@ -213,9 +217,22 @@ struct Shared {
 impl Relay {
     pub(crate) fn start(host: &Path, cut: Cut) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let listener = UnixListener::bind(directory.path().join("relay.sock")).unwrap();
+        let path = directory.path().join("relay.sock");
+        let mut relay = Self::at(path, host.to_owned(), false, cut);
+        relay._directory = Some(directory);
+        relay
+    }
+
+    /// For listen mode: the host dials `path`, and the runner listens at `runner`.
+    pub(crate) fn before_runner(path: &Path, runner: &Path, cut: Cut) -> Self {
+        Self::at(path.to_owned(), runner.to_owned(), true, cut)
+    }
+
+    fn at(path: PathBuf, beyond: PathBuf, turned: bool, cut: Cut) -> Self {
+        let listener = UnixListener::bind(&path).unwrap();
         let shared = Arc::new(Shared {
-            host: host.to_owned(),
+            beyond,
+            turned,
             cut,
             over: AtomicBool::new(false),
             written: Mutex::default(),
@@ -231,11 +248,11 @@ impl Relay {
                 std::thread::spawn(move || shared.serve(stream));
             }
         });
-        Self { directory, shared }
+        Self { path, _directory: None, shared }
     }
 
     pub(crate) fn path(&self) -> PathBuf {
-        self.directory.path().join("relay.sock")
+        self.path.clone()
     }
 
     /// How often the runner wrote a request of this [`stage`].
@@ -265,8 +282,9 @@ pub(crate) fn stage(request: &Value) -> String {
 type Armed = Arc<Mutex<Option<String>>>;
 
 impl Shared {
-    fn serve(&self, runner: UnixStream) {
-        let Ok(host) = UnixStream::connect(&self.host) else { return };
+    fn serve(&self, near: UnixStream) {
+        let Ok(far) = UnixStream::connect(&self.beyond) else { return };
+        let (runner, host) = if self.turned { (far, near) } else { (near, far) };
         let (runner, host) = (Arc::new(runner), Arc::new(host));
         let armed = Armed::default();
         let over = Arc::new(AtomicBool::new(false));
@@ -350,7 +368,10 @@ impl Shared {
             }
             let reply: Value = serde_json::from_slice(&frame[4..]).unwrap_or_default();
             let due = reply["_heartbeat"] != true
-                && armed.lock().unwrap().as_deref().is_some_and(|id| reply["_msgId"] == *id);
+                // An answer's acknowledgement has no id where the host dials (PROTOCOL T5).
+                && armed.lock().unwrap().as_deref().is_some_and(|id| {
+                    reply["_msgId"] == *id || (self.turned && reply.get("_msgId").is_none())
+                });
             let passed = match self.cut.place {
                 Place::Reply(at) if due => at.of(frame.len()),
                 _ if due => 0,

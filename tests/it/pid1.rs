@@ -1,0 +1,303 @@
+//! The end of a life (DESIGN §4.12): as a plain process and as PID 1 of its own namespace, in every phase.
+
+use crate::http::in_parallel;
+use crate::support::{BIN, LIMIT, bash_then_done};
+use ax_runner::devhost::{Builder, FakeHost, Fault, Output, Point, Running, Script, Signal, Transport};
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
+use serde_json::json;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const TRANSPORTS: [Transport; 3] = [Transport::Socket, Transport::Listen, Transport::Http];
+const STOPPED: &str = "[The turn was stopped before it was finished.]";
+/// The promise is two seconds; this machine may be busy.
+const STOP_LIMIT: Duration = Duration::from_secs(6);
+
+/// Processes that have this word in their command line and are no zombies.
+pub(crate) fn living(mark: &str) -> Vec<i32> {
+    processes()
+        .filter(|pid| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let own = *pid == i32::try_from(std::process::id()).unwrap();
+            !own && String::from_utf8_lossy(&line).contains(mark)
+        })
+        .collect()
+}
+
+fn processes() -> impl Iterator<Item = i32> {
+    std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+}
+
+/// Can a namespace of this kind be made here? Says that `test` is skipped if not.
+pub(crate) fn may_unshare(test: &str, kind: &str) -> bool {
+    let may = Command::new("unshare").args([kind, "--fork", "true"]).status().is_ok_and(|status| status.success());
+    if !may {
+        println!("SKIP {test}: unshare {kind} is not permitted here");
+    }
+    may
+}
+
+/// How the runner is started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum As {
+    Process,
+    Pid1,
+}
+
+struct Life {
+    running: Running,
+    pid: i32,
+}
+
+impl Life {
+    /// Returns once the runner can hear a signal. Before its first instruction nothing can: the kernel throws away what
+    /// PID 1 neither blocks nor handles.
+    fn start(host: &FakeHost, how: As) -> Self {
+        let runner = match how {
+            As::Process => host.runner(BIN),
+            As::Pid1 => {
+                let words = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", BIN];
+                host.command(words.map(Into::into).to_vec())
+            }
+        };
+        let running = runner.payload(&host.payload("go")).deadline(LIMIT).spawn().unwrap();
+        let begun = Instant::now();
+        let pid = loop {
+            assert!(begun.elapsed() < LIMIT, "the runner does not start");
+            let pid = match how {
+                As::Process => Some(running.pid()),
+                As::Pid1 => child(running.pid()),
+            };
+            if let Some(pid) = pid.filter(|pid| hears(*pid)) {
+                break pid;
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        };
+        Self { running, pid }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.pid), signal).unwrap();
+    }
+
+    /// The end, and how long it took.
+    fn wait(self) -> (Output, Duration) {
+        let begun = Instant::now();
+        let output = self.running.wait();
+        (output, begun.elapsed())
+    }
+}
+
+/// Has the runner's program blocked SIGTERM, or a handler for it?
+fn hears(pid: i32) -> bool {
+    let program = std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe.ends_with("ax-runner"));
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let has = |line: &str| {
+        let set = line.strip_prefix("SigBlk:").or_else(|| line.strip_prefix("SigCgt:"))?;
+        u64::from_str_radix(set.trim(), 16).ok().filter(|set| set & (1 << (15 - 1)) != 0)
+    };
+    program && status.lines().any(|line| has(line).is_some())
+}
+
+fn child(pid: i32) -> Option<i32> {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+    children.split_whitespace().next()?.parse().ok()
+}
+
+fn ways(test: &str) -> Vec<As> {
+    match may_unshare(test, "--pid") {
+        true => vec![As::Process, As::Pid1],
+        false => vec![As::Process],
+    }
+}
+
+#[test]
+fn sigterm_at_any_time_ends_the_runner() {
+    let mut cases = Vec::new();
+    for how in ways("sigterm_at_any_time_ends_the_runner") {
+        for transport in TRANSPORTS {
+            for ms in [0, 0, 0, 1, 2, 5, 20, 50, 200, 500] {
+                cases.push((how, transport, ms));
+            }
+        }
+    }
+    let rows = in_parallel(
+        &cases,
+        |_| 0,
+        |&(how, transport, ms)| {
+            let host = FakeHost::builder(transport, bash_then_done("sleep 60 & sleep 60")).start();
+            let life = Life::start(&host, how);
+            std::thread::sleep(Duration::from_millis(ms));
+            life.signal(Signal::SIGTERM);
+            let (output, took) = life.wait();
+            let at = format!("{how:?} {transport:?} after {ms} ms");
+            assert!(!output.timed_out && took < STOP_LIMIT, "{at}: lost, or {took:?}: {}", output.stderr);
+            // Until its handlers are there a plain process dies of the signal itself, which is as good.
+            let by_signal = how == As::Process && output.signal == Some(15);
+            assert!(output.code == Some(143) || by_signal, "{at}: {output:?}");
+            format!("{at}: {took:?}\n")
+        },
+    );
+    println!("{}", rows.concat());
+}
+
+/// A stop that waits from before the program's first instruction, as one that comes during start-up does.
+#[test]
+fn a_stop_that_waits_since_the_start_is_heard() {
+    let test = "a_stop_that_waits_since_the_start_is_heard";
+    if !crate::everywhere::python(test) {
+        return;
+    }
+    let program = "import os, signal, sys; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM]); \
+        os.kill(os.getpid(), signal.SIGTERM); os.execv(sys.argv[1], sys.argv[1:])";
+    for how in ways(test) {
+        for transport in TRANSPORTS {
+            let host = FakeHost::builder(transport, bash_then_done("sleep 60")).start();
+            let mut words = vec!["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"];
+            if how == As::Process {
+                words.clear();
+            }
+            words.extend(["python3", "-c", program, BIN]);
+            let runner = host.command(words.into_iter().map(Into::into).collect());
+            let output = runner.payload(&host.payload("go")).deadline(LIMIT).run();
+            assert_eq!((output.code, output.timed_out), (Some(143), false), "{how:?} {transport:?}: {}", output.stderr);
+        }
+    }
+}
+
+#[test]
+fn every_signal_in_every_phase_has_its_code_and_leaves_nothing() {
+    let signals = [(Signal::SIGTERM, 143), (Signal::SIGINT, 130), (Signal::SIGHUP, 129), (Signal::SIGQUIT, 131)];
+    let phases = ["work", "llm_call", "sandbox_approve", "running", "sandbox_result", "agent_response"];
+    let mut cases = Vec::new();
+    for how in ways("every_signal_in_every_phase_has_its_code_and_leaves_nothing") {
+        for (at, transport) in TRANSPORTS.into_iter().enumerate() {
+            for (number, phase) in phases.into_iter().enumerate() {
+                if (phase == "work" && transport != Transport::Http)
+                    || (phase == "agent_response" && transport == Transport::Socket)
+                {
+                    continue;
+                }
+                cases.push((how, transport, phase, signals[(at + number) % signals.len()]));
+            }
+        }
+    }
+    let rows = in_parallel(
+        &cases,
+        |_| 0,
+        |&(how, transport, phase, (signal, code))| {
+            let at = format!("{how:?} {transport:?} {phase} {signal}");
+            let mark = format!(
+                "{}.{}",
+                300_000 + std::process::id(),
+                cases
+                    .iter()
+                    .position(|case| { (case.0, case.1, case.2) == (how, transport, phase) })
+                    .unwrap_or_default()
+                    + 10
+            );
+            let (output, took, host) = phase_of(how, transport, phase, signal, &mark);
+            assert!(!output.timed_out && took < STOP_LIMIT, "{at}: {took:?}: {}", output.stderr);
+            assert_eq!(output.code, Some(code), "{at}: {}", output.stderr);
+            assert_eq!(living(&mark), Vec::<i32>::new(), "{at} leaves something behind");
+            if transport != Transport::Socket && !["work", "agent_response"].contains(&phase) {
+                assert_eq!(host.answers().len(), 1, "{at}: {}", output.stderr);
+                let answer = host.answer().unwrap_or_default();
+                assert!(answer.ends_with(STOPPED) || phase == "sandbox_result", "{at}: {answer}");
+            }
+            if phase == "running" {
+                let report = host.requests_of("sandbox_result").pop().unwrap_or_else(|| panic!("{at}: no report"));
+                assert_eq!(report.value["exitCode"], 130, "{at}");
+            }
+            format!("{at}: {took:?}\n")
+        },
+    );
+    println!("{}", rows.concat());
+}
+
+/// Brings a runner into a phase, with a stubborn process in the background from `running` on, and signals it.
+fn phase_of(how: As, transport: Transport, phase: &str, signal: Signal, mark: &str) -> (Output, Duration, FakeHost) {
+    let background = format!("setsid bash -c \"trap '' TERM HUP INT; sleep {mark}; :\" & touch ready");
+    let command = match phase {
+        "running" => format!("{background}; trap '' TERM; sleep {mark}; sleep {mark}"),
+        _ => background,
+    };
+    let mut builder: Builder = FakeHost::builder(transport, bash_then_done(&command));
+    if !["work", "running"].contains(&phase) {
+        builder = builder.fault(phase, 1, Fault::Silence(Point::Read));
+    }
+    let host = builder.start();
+    let life = match phase {
+        "work" => {
+            let life = Life::start(&host, how);
+            // The turn is over, and more work is waited for.
+            let mut payload = host.payload("go");
+            payload["singleTurn"] = json!(false);
+            host.push_work(&payload);
+            life
+        }
+        _ => Life::start(&host, how),
+    };
+    match phase {
+        "work" => {
+            host.wait_answer(1, LIMIT).expect("an answer");
+        }
+        "running" => {
+            let begun = Instant::now();
+            while !host.workspace().join("ready").exists() {
+                assert!(begun.elapsed() < LIMIT, "the command does not start");
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        phase => {
+            host.wait_request(phase, 1, LIMIT).unwrap_or_else(|| panic!("no {phase}"));
+        }
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    life.signal(signal);
+    let (output, took) = life.wait();
+    (output, took, host)
+}
+
+#[test]
+fn a_second_signal_ends_the_runner_at_once() {
+    for how in ways("a_second_signal_ends_the_runner_at_once") {
+        let host = FakeHost::http(bash_then_done("trap '' TERM; sleep 60"))
+            .fault("agent_response", 1, Fault::Silence(Point::Read))
+            .start();
+        let life = Life::start(&host, how);
+        host.wait_request("sandbox_approve", 1, LIMIT).expect("an approval");
+        life.signal(Signal::SIGTERM);
+        std::thread::sleep(Duration::from_millis(100));
+        life.signal(Signal::SIGINT);
+        let (output, took) = life.wait();
+        assert_eq!((output.code, output.timed_out), (Some(130), false), "{how:?}: {}", output.stderr);
+        assert!(took < Duration::from_millis(1500), "{how:?}: {took:?}");
+    }
+}
+
+#[test]
+fn as_pid_1_orphans_are_reaped_and_no_status_is_stolen() {
+    let test = "as_pid_1_orphans_are_reaped_and_no_status_is_stolen";
+    if !may_unshare(test, "--pid") {
+        return;
+    }
+    let orphan = json!({"name": "bash", "args": {"command": "(sleep .05 & sleep .02 & setsid true &); exit 3"}});
+    let count = json!({"name": "bash", "args": {"command":
+        "sleep 1; cat /proc/[0-9]*/stat | sed 's/.*) //' | grep -c ^Z; ls /proc/1/exe 2>&1 | tail -1; echo pid $$"}});
+    let mut rounds = vec![json!({"tools": vec![orphan; 12]}); 4];
+    rounds.push(json!({"tools": [count]}));
+    rounds.push(json!({"text": "done"}));
+    let host = FakeHost::http(Script::json(json!(rounds))).start();
+    let (output, _) = Life::start(&host, As::Pid1).wait();
+    assert_eq!((output.code, host.answer().as_deref()), (Some(0), Some("done")), "{}", output.stderr);
+    let mut reports = host.requests_of("sandbox_result");
+    let last = reports.pop().unwrap();
+    assert_eq!(reports.len(), 48);
+    for report in reports {
+        assert_eq!(report.value["exitCode"], 3, "{}", report.value);
+    }
+    let told = last.value["output"].as_str().unwrap_or_default();
+    assert!(told.starts_with("0\n"), "zombies: {told}");
+}
