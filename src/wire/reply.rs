@@ -54,12 +54,6 @@ impl Reply {
         &self.0
     }
 
-    /// Was it meant to be a JSON object without being JSON? A page of HTML was not, and asking again would bring another.
-    fn is_broken_object(&self) -> bool {
-        let json = || serde_json::from_slice::<serde::de::IgnoredAny>(&self.0).is_ok();
-        self.0.trim_ascii_start().starts_with(b"{") && !json()
-    }
-
     /// `Err` with the host's words when the answer is not exactly `ok: true`.
     pub fn accepted(&self) -> Result<(), String> {
         #[derive(Deserialize)]
@@ -191,9 +185,6 @@ impl Reply {
         struct Body {
             chunks: Option<Vec<Box<RawValue>>>,
         }
-        let broken = || ModelFault::Broken("the model's reply is not valid JSON".to_owned());
-        self.accepted().map_err(|error| if self.is_broken_object() { broken() } else { ModelFault::Refused(error) })?;
-        let body: Body = self.read().map_err(|_| broken())?;
         self.accepted().map_err(|error| match Envelope::read(&self.0) {
             Some(_) => ModelFault::Refused(error),
             // A page instead of a reply: a gateway's, and hardly its last word.
