@@ -58,6 +58,7 @@ trap 'exit 130' INT TERM
 
 network_up() {
   local ns
+  network_down # of an earlier part
   ip netns add "$AGENT_NS" && ip netns add "$PEER_NS" || return 1
   for ns in "$AGENT_NS" "$PEER_NS"; do
     mkdir -p "/etc/netns/$ns"

@@ -22,6 +22,7 @@ net_tests() {
   inbound
   reruns
   name_servers
+  network_down
 }
 
 # The control: without rules the same tries are seen, so silence later means something.
