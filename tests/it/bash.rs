@@ -675,6 +675,33 @@ fn b14_a_workspace_that_became_something_else_is_not_followed() {
 }
 
 #[test]
+fn b14_the_next_turn_does_not_follow_what_replaced_the_workspace() {
+    let outside = tempfile::tempdir().unwrap();
+    std::fs::create_dir(outside.path().join(".ax")).unwrap();
+    std::fs::write(outside.path().join("secret.txt"), "canary").unwrap();
+    let host = FakeHost::http(one_by_one(&[])).start();
+    let replace = format!("mv \"$PWD\" \"$PWD.old\"; ln -s {} \"$PWD\"", outside.path().display());
+    let script = json!([
+        {"tools": [bash(replace)]}, {"text": "one"},
+        {"tools": [write("n.txt", "x"), read("secret.txt"), edit("secret.txt", "canary", "EVIL"), glob("*")]}, {"text": "two"}]);
+    host.set_script(ax_runner::devhost::Script::json(script));
+    let mut first = host.payload("first");
+    first["singleTurn"] = json!(false);
+    host.push_work(&first);
+    let running = host.runner(crate::support::BIN).deadline(SOON).spawn().unwrap();
+    assert_eq!(host.wait_answer(1, SOON).unwrap().content, "one");
+    let mut second = host.payload("second");
+    second["singleTurn"] = json!(true);
+    host.push_work(&second);
+    let ended = running.wait();
+    assert_eq!(host.answers().last().unwrap().content, "two", "{}", ended.stderr);
+    let last = host.requests_of("llm_call").pop().unwrap().value.to_string();
+    assert!(last.contains("is now a symbolic link") && !last.contains("\\\"content\\\":\\\"canary"), "{last}");
+    assert!(!outside.path().join("n.txt").exists());
+    assert_eq!(std::fs::read_to_string(outside.path().join("secret.txt")).unwrap(), "canary");
+}
+
+#[test]
 fn b16_a_read_only_root_without_a_place_for_temporary_files() {
     const NAME: &str = "b16_a_read_only_root_without_a_place_for_temporary_files";
     if !root(NAME) || !crate::net::have("unshare", NAME) {
