@@ -185,11 +185,7 @@ impl Reply {
         struct Body {
             chunks: Option<Vec<Box<RawValue>>>,
         }
-        self.accepted().map_err(|error| match Envelope::read(&self.0) {
-            Some(_) => ModelFault::Refused(error),
-            // A page instead of a reply: a gateway's, and hardly its last word.
-            None => ModelFault::Broken(error),
-        })?;
+        self.accepted().map_err(ModelFault::Refused)?;
         let body: Body =
             self.read().map_err(|_| ModelFault::Broken("the model's reply is not valid JSON".to_owned()))?;
         let chunks = body.chunks.unwrap_or_default();
