@@ -3,9 +3,8 @@
 use super::destination::{Destination, HostPart, one_host};
 use super::policy::names;
 use super::signals::Signals;
+use crate::http::dns::{DnsError, Names};
 use crate::limits;
-use hickory_resolver::TokioResolver;
-use hickory_resolver::config::LookupIpStrategy;
 use nix::sys::signal::Signal;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -76,59 +75,20 @@ pub(crate) fn addresses_of(name: &str) -> Result<BTreeSet<IpAddr>, ResolveError>
 }
 
 async fn look_up(wanted: &BTreeSet<&str>) -> Result<Addresses, ResolveError> {
-    let listed = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
     let deadline = tokio::time::Instant::now() + limits::RESOLVE_DEADLINE;
+    let names = Names::default();
     let mut found = Addresses::new();
     for name in wanted {
-        let mut answers = in_hosts_file(&listed, name);
-        if answers.is_empty() {
-            answers = ask(name, deadline).await?;
-        }
+        let answers = names.addresses(name, deadline).await.map_err(|error| match error {
+            DnsError::NoResolver(name) => ResolveError::NoResolver(name),
+            DnsError::Failed(name, reason) => ResolveError::Failed(name, reason),
+        })?;
         found.insert((*name).to_owned(), usable(name, answers.into_iter())?);
         if found.values().map(BTreeSet::len).sum::<usize>() > limits::POLICY_ADDRESSES_MAX {
             return Err(ResolveError::TooMany);
         }
     }
     Ok(found)
-}
-
-/// As the C library does: a name that is in the file is not asked for elsewhere.
-fn in_hosts_file(text: &str, name: &str) -> Vec<IpAddr> {
-    text.lines()
-        .map(|line| line.split('#').next().unwrap_or_default().split_whitespace())
-        .filter_map(|mut words| {
-            let address = words.next()?.parse().ok()?;
-            words.any(|word| word.eq_ignore_ascii_case(name.trim_end_matches('.'))).then_some(address)
-        })
-        .collect()
-}
-
-/// Asks for both versions at once. A server that is silent about one, or refuses it, does not spoil the other.
-async fn ask(name: &str, deadline: tokio::time::Instant) -> Result<Vec<IpAddr>, ResolveError> {
-    let four = std::pin::pin!(ask_version(name, LookupIpStrategy::Ipv4Only));
-    let six = std::pin::pin!(ask_version(name, LookupIpStrategy::Ipv6Only));
-    let silent = || ResolveError::Failed(name.to_owned(), "no answer came".to_owned());
-    let first =
-        tokio::time::timeout_at(deadline, futures_util::future::select(four, six)).await.map_err(|_| silent())?;
-    let (first, other) = first.factor_first();
-    let until =
-        if first.is_ok() { deadline.min(tokio::time::Instant::now() + limits::RESOLVE_OTHER) } else { deadline };
-    match (first, tokio::time::timeout_at(until, other).await) {
-        (Ok(mut first), other) => {
-            first.extend(other.into_iter().flatten().flatten());
-            Ok(first)
-        }
-        (Err(_), Ok(Ok(other))) => Ok(other),
-        (Err(error), _) => Err(error),
-    }
-}
-
-async fn ask_version(name: &str, version: LookupIpStrategy) -> Result<Vec<IpAddr>, ResolveError> {
-    let mut builder = TokioResolver::builder_tokio().map_err(|_| ResolveError::NoResolver(name.to_owned()))?;
-    builder.options_mut().ip_strategy = version;
-    let failed = |error: hickory_resolver::net::NetError| ResolveError::Failed(name.to_owned(), error.to_string());
-    let answer = builder.build().map_err(failed)?.lookup_ip(name).await.map_err(failed)?;
-    Ok(answer.iter().collect())
 }
 
 /// Takes each address once; one that points nowhere or at the engine's own resolver spoils the name.
@@ -173,13 +133,6 @@ mod tests {
             assert!(usable("a.test", parse(&["10.0.0.1", bad]).into_iter()).is_err(), "{bad}");
         }
         assert!(usable("a.test", std::iter::empty()).is_err());
-    }
-
-    #[test]
-    fn the_hosts_file_in_its_usual_disorder() {
-        let text = "# a.test\n10.0.0.1 a.test\n\tfd00::1\tother A.TEST # note\n10.0.0.2 b.test # a.test\nbroken a.test\n10.0.0.3\n";
-        let found: Vec<_> = in_hosts_file(text, "a.test.").iter().map(ToString::to_string).collect();
-        assert_eq!(found, ["10.0.0.1", "fd00::1"]);
     }
 
     #[test]

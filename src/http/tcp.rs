@@ -1,5 +1,6 @@
 //! The client for TCP and TLS: one provider, built-in roots, system settings ignored.
 
+use super::dns::Names;
 use crate::limits;
 use reqwest::header::RETRY_AFTER;
 use reqwest::{Certificate, Client, Response, redirect};
@@ -50,6 +51,7 @@ pub fn client(reuse: Reuse, authority: Option<&str>) -> Result<Client, ClientErr
         .connect_timeout(limits::CONNECT_TIMEOUT)
         .pool_idle_timeout(limits::HTTP_IDLE)
         .pool_max_idle_per_host(kept)
+        .dns_resolver(Names::default())
         .http1_only()
         .build()
         .map_err(ClientError::Build)
