@@ -1,7 +1,9 @@
 //! The link to the host: one question, one answer, whatever the transport (PROTOCOL §3, §4).
 
 mod anthropic;
+mod connection;
 mod http;
+mod pending;
 mod socket;
 
 pub use anthropic::AnthropicLink;

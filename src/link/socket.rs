@@ -1,27 +1,16 @@
-//! Frames over a Unix socket (PROTOCOL §3): correlation, heartbeats, loss and reconnect.
-//!
-//! One task owns the connection. It writes frames whole, reads frames whole, and when it ends it fails what is pending,
-//! telling for each call whether the host can have seen it: only if its frame had left complete, and not if the kernel says
-//! that the end of what we sent was never read.
+//! The link over a Unix socket (PROTOCOL §3): which connection a call goes out on, and what happens after a loss.
 
+use super::connection::{Connection, Failure};
 use super::{BoxFuture, CallContext, CallError, HostLink};
 use crate::limits;
 use crate::os;
-use crate::wire::{Action, Envelope, FrameCodec, FrameError, Reply};
-use bytes::Bytes;
-use futures_util::StreamExt;
-use std::collections::BTreeMap;
-use std::io::{self, IoSlice};
+use crate::wire::{Action, Reply};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
-use tokio_util::codec::FramedRead;
 
 /// The link of the connect and listen modes.
 pub struct SocketLink {
@@ -58,7 +47,7 @@ impl SocketLink {
     /// The live connection, or a new one.
     async fn connection(&self) -> Result<Connection, CallError> {
         let mut state = self.state.lock().await;
-        if !state.connection.frames.is_closed() {
+        if !state.connection.is_closed() {
             return Ok(state.connection.clone());
         }
         if let Some((at, error)) = &state.failed
@@ -150,261 +139,5 @@ async fn redial(path: &Path) -> io::Result<UnixStream> {
             ))
         }
         _ => Ok(stream),
-    }
-}
-
-/// Why one attempt brought no reply.
-enum Failure {
-    /// Nothing was heard for the call's whole time.
-    Silence,
-    /// The connection ended; `complete` says whether the host can have seen the whole frame.
-    Lost { complete: bool },
-}
-
-#[derive(Clone)]
-struct Connection {
-    frames: mpsc::Sender<(u64, Vec<u8>)>,
-    pending: Arc<Pending>,
-}
-
-impl Connection {
-    fn open(stream: UnixStream) -> Self {
-        let (frames, queue) = mpsc::channel(limits::SEND_QUEUE_FRAMES);
-        let pending = Arc::new(Pending::default());
-        tokio::spawn(serve(stream, queue, pending.clone()));
-        Self { frames, pending }
-    }
-
-    async fn call(&self, id: u64, body: Vec<u8>, timeout: Duration, answers: bool) -> Result<Reply, Failure> {
-        let (waiting, reply) = Waiting::new(timeout, answers);
-        let deadline = waiting.deadline.clone();
-        let Some(_registered) = self.pending.register(id, waiting) else {
-            return Err(Failure::Lost { complete: false });
-        };
-        let exchange = async {
-            // A full queue means that the host does not read; the deadline covers that wait too.
-            let _ = self.frames.send((id, body)).await;
-            reply.await.unwrap_or(Err(Failure::Lost { complete: true }))
-        };
-        tokio::pin!(exchange);
-        loop {
-            let until = deadline.get();
-            tokio::select! {
-                biased;
-                reply = &mut exchange => return reply,
-                () = tokio::time::sleep_until(until) => {
-                    if deadline.get() > until {
-                        continue;
-                    }
-                    if until.elapsed() < limits::LATE {
-                        return Err(Failure::Silence);
-                    }
-                    // The process was stopped, or the machine slept: what came meanwhile is still to be read.
-                    deadline.extend(limits::LINK_DRAIN);
-                }
-            }
-        }
-    }
-}
-
-/// Runs one connection to its end.
-async fn serve(stream: UnixStream, queue: mpsc::Receiver<(u64, Vec<u8>)>, pending: Arc<Pending>) {
-    let (reader, writer) = stream.into_split();
-    let reading = read_frames(reader, &pending);
-    tokio::pin!(reading);
-    // The end of either side ends the connection. A frame half written has no use any more, but replies that came before
-    // the end are still there to be read.
-    let reset = tokio::select! {
-        reset = &mut reading => reset,
-        () = write_frames(writer, queue, &pending) => {
-            tokio::time::timeout(limits::LINK_DRAIN, reading).await.unwrap_or(false)
-        }
-    };
-    pending.fail_all(reset);
-}
-
-/// Reads to the end; `true` when it was a reset.
-async fn read_frames(reader: OwnedReadHalf, pending: &Pending) -> bool {
-    let mut frames = FramedRead::new(reader, FrameCodec::runner());
-    loop {
-        match frames.next().await {
-            Some(Ok(frame)) => pending.deliver(frame),
-            Some(Err(FrameError::Io(error))) => return error.kind() == io::ErrorKind::ConnectionReset,
-            // After a wrong length the next bytes mean nothing.
-            Some(Err(_)) | None => return false,
-        }
-    }
-}
-
-async fn write_frames(mut writer: OwnedWriteHalf, mut queue: mpsc::Receiver<(u64, Vec<u8>)>, pending: &Pending) {
-    while let Some((id, body)) = queue.recv().await {
-        // Given up while it waited: the host need not see it.
-        if !pending.begin(id) {
-            continue;
-        }
-        if write_frame(&mut writer, &body).await.is_err() {
-            return;
-        }
-        pending.written(id);
-    }
-}
-
-/// Header and body in one write where the kernel takes them, so that each request is a segment of its own
-/// (PROTOCOL §3.7) and large bodies are not copied.
-async fn write_frame<W: AsyncWrite + Unpin>(writer: &mut W, body: &[u8]) -> io::Result<()> {
-    let length = u32::try_from(body.len()).map_err(io::Error::other)?.to_be_bytes();
-    let mut slices = [IoSlice::new(&length), IoSlice::new(body)];
-    let mut slices = &mut slices[..];
-    IoSlice::advance_slices(&mut slices, 0);
-    while !slices.is_empty() {
-        match writer.write_vectored(slices).await? {
-            0 => return Err(io::ErrorKind::WriteZero.into()),
-            written => IoSlice::advance_slices(&mut slices, written),
-        }
-    }
-    Ok(())
-}
-
-/// A point in time that heartbeats push back.
-#[derive(Clone)]
-struct Deadline(Arc<Mutex<Instant>>);
-
-impl Deadline {
-    fn get(&self) -> Instant {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn extend(&self, timeout: Duration) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now() + timeout;
-    }
-}
-
-struct Waiting {
-    reply: oneshot::Sender<Result<Reply, Failure>>,
-    deadline: Deadline,
-    timeout: Duration,
-    /// The host can have seen it: the whole frame was handed to the kernel.
-    complete: bool,
-    /// Delivers the turn's answer, which some hosts acknowledge without an id (PROTOCOL T5).
-    answers: bool,
-}
-
-impl Waiting {
-    fn new(timeout: Duration, answers: bool) -> (Self, oneshot::Receiver<Result<Reply, Failure>>) {
-        let (reply, receiver) = oneshot::channel();
-        let deadline = Deadline(Arc::new(Mutex::new(Instant::now() + timeout)));
-        (Self { reply, deadline, timeout, complete: false, answers }, receiver)
-    }
-}
-
-/// The calls of one connection that wait for a reply, by `_msgId`, oldest first.
-#[derive(Default)]
-struct Pending {
-    table: Mutex<Table>,
-}
-
-#[derive(Default)]
-struct Table {
-    calls: BTreeMap<u64, Waiting>,
-    /// The frame begun last.
-    last: u64,
-    closed: bool,
-}
-
-impl Pending {
-    fn lock(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// `None` when the connection has ended.
-    fn register(self: &Arc<Self>, id: u64, waiting: Waiting) -> Option<Registered> {
-        let mut table = self.lock();
-        if table.closed {
-            return None;
-        }
-        table.calls.insert(id, waiting);
-        Some(Registered { pending: self.clone(), id })
-    }
-
-    /// A frame is about to be written; `false` when nobody waits for its reply any more.
-    fn begin(&self, id: u64) -> bool {
-        let mut table = self.lock();
-        let wanted = table.calls.contains_key(&id);
-        if wanted {
-            table.last = id;
-        }
-        wanted
-    }
-
-    /// The whole frame was handed to the kernel.
-    fn written(&self, id: u64) {
-        if let Some(waiting) = self.lock().calls.get_mut(&id) {
-            waiting.complete = true;
-        }
-    }
-
-    /// Routes one frame (PROTOCOL §3.4, §3.5). What belongs to nobody is dropped: a late reply, an unknown id, noise.
-    fn deliver(&self, frame: Bytes) {
-        let Some(envelope) = Envelope::read(&frame) else {
-            tracing::warn!(component = "ipc-client", bytes = frame.len(), "ipc_frame_unreadable");
-            let id = Envelope::guess_id(&frame);
-            if let Some(waiting) = id.and_then(|id| self.lock().calls.remove(&id)) {
-                let _ = waiting.reply.send(Ok(Reply::new(frame)));
-            }
-            return;
-        };
-        let id = envelope.msg_id.as_deref().and_then(own_id);
-        let mut table = self.lock();
-        if envelope.heartbeat {
-            match id.and_then(|id| table.calls.get(&id)) {
-                Some(waiting) => waiting.deadline.extend(waiting.timeout),
-                None => table.calls.values().for_each(|waiting| waiting.deadline.extend(waiting.timeout)),
-            }
-            return;
-        }
-        let id = match envelope.msg_id {
-            Some(_) => id,
-            None => table.oldest(|waiting| waiting.answers).or_else(|| table.oldest(|_| true)),
-        };
-        if let Some(waiting) = id.and_then(|id| table.calls.remove(&id)) {
-            let _ = waiting.reply.send(Ok(Reply::new(frame)));
-        }
-    }
-
-    /// Fails what waits. A Unix socket is reset when its peer closes it with bytes unread, so `reset` says that the frame
-    /// begun last was not read whole.
-    fn fail_all(&self, reset: bool) {
-        let mut table = self.lock();
-        table.closed = true;
-        let last = table.last;
-        if let (true, Some(waiting)) = (reset, table.calls.get_mut(&last)) {
-            waiting.complete = false;
-        }
-        for (_, waiting) in std::mem::take(&mut table.calls) {
-            let _ = waiting.reply.send(Err(Failure::Lost { complete: waiting.complete }));
-        }
-    }
-}
-
-/// An id as we write it; other spellings of the number are nobody's.
-fn own_id(text: &str) -> Option<u64> {
-    text.parse::<u64>().ok().filter(|id| id.to_string() == text)
-}
-
-impl Table {
-    fn oldest(&self, wanted: impl Fn(&Waiting) -> bool) -> Option<u64> {
-        self.calls.iter().find(|(_, waiting)| waiting.complete && wanted(waiting)).map(|(id, _)| *id)
-    }
-}
-
-/// Takes the call out of the table when its caller gives up.
-struct Registered {
-    pending: Arc<Pending>,
-    id: u64,
-}
-
-impl Drop for Registered {
-    fn drop(&mut self) {
-        self.pending.lock().calls.remove(&self.id);
     }
 }
