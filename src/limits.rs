@@ -102,7 +102,7 @@ pub const HTTP_IDLE_CONNECTIONS: usize = 4;
 /// Pause before a lost call is repeated: a host that goes away closes its connections and its listener one after the other,
 /// and the one repetition must not be spent in between.
 pub const HTTP_LOST_PAUSE: Duration = Duration::from_millis(100);
-/// Repetitions of a call the host was too busy for.
+/// Repetitions of a call the host was too busy for (429, 503).
 pub const HTTP_BUSY_RETRIES: u32 = 3;
 /// Pause before the first of them; doubled each time.
 pub const HTTP_BUSY_PAUSE: Duration = Duration::from_millis(500);
@@ -290,8 +290,9 @@ pub const WORKSPACE_WAIT: Duration = Duration::from_secs(30);
 pub const WORKSPACE_POLL: Duration = Duration::from_millis(200);
 /// Threads for file work: enough for the calls that run side by side, few enough for a small container.
 pub const BLOCKING_THREADS: usize = 16;
-/// Idle time after which such a thread ends.
-pub const BLOCKING_THREAD_IDLE: Duration = Duration::from_secs(5);
+/// Idle time after which such a thread ends. Long: a thread once made still works when commands have filled the container's
+/// process limit and no new one can be had.
+pub const BLOCKING_THREAD_IDLE: Duration = Duration::from_secs(3600);
 /// From the first SIGTERM to the last wait. The process has to be gone within two seconds (DESIGN §4.12), and what is left
 /// after the waits takes its time on a busy node.
 pub const SHUTDOWN: Duration = Duration::from_millis(1500);

@@ -8,6 +8,7 @@ use crate::link::{CallError, Host};
 use crate::tools::Toolbox;
 use crate::wire::{Action, LlmCall, Message, ModelFault, Payload, Role, Usage};
 use futures_util::StreamExt;
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
@@ -67,6 +68,7 @@ pub async fn run(
         let round = match ask(brief, &mut conversation, host, tools, &mut ids).await {
             Ok(round) => round,
             Err(failure) => {
+                tracing::warn!(component = "runner", error = %failure, "llm_call_failed");
                 ended.failure = Some(failure);
                 return ended;
             }
@@ -75,10 +77,11 @@ pub async fn run(
         ended.usage.output_tokens = ended.usage.output_tokens.saturating_add(round.usage.output_tokens);
         if !round.text.is_empty() {
             let gap = if ended.answer.is_empty() { "" } else { "\n\n" };
+            let text = if ended.answer.is_empty() { unstructured(&round.text) } else { Cow::Borrowed(&*round.text) };
             say(gap);
-            say(&round.text);
+            say(&text);
             ended.answer.push_str(gap);
-            ended.answer.push_str(&round.text);
+            ended.answer.push_str(&text);
         }
         if round.calls.is_empty() {
             return ended;
@@ -93,6 +96,16 @@ pub async fn run(
     }
     ended.failure = Some(Failure::TooManyRounds(limits::LLM_ROUNDS_MAX));
     ended
+}
+
+/// An answer that begins so is taken for a list of files by the host (PROTOCOL §1.4), which is not the model's to send. A
+/// space more is the same JSON to everybody else.
+fn unstructured(text: &str) -> Cow<'_, str> {
+    let body = text.trim_start();
+    match body.strip_prefix("{\"__ax_response\":") {
+        Some(_) => Cow::Owned(format!("{}{{ {}", &text[..text.len() - body.len()], &body[1..])),
+        None => Cow::Borrowed(text),
+    }
 }
 
 /// One model call. A reply that cannot be read is asked for once more: models do break their JSON now and then.
@@ -180,4 +193,17 @@ fn plan<'c>(call: &'c Call, tools: &Toolbox, started: &mut usize, max_tokens: u3
     }
     *started += 1;
     Ok(call)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unstructured;
+
+    #[test]
+    fn the_model_cannot_answer_with_files() {
+        assert_eq!(unstructured(" \n{\"__ax_response\":{}}"), " \n{ \"__ax_response\":{}}");
+        for text in ["", "{\"__ax_responses\":1}", "a {\"__ax_response\":{}}", "{ \"__ax_response\":{}}"] {
+            assert_eq!(unstructured(text), text);
+        }
+    }
 }

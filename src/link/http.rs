@@ -74,10 +74,10 @@ impl HttpLink {
                     lost = true;
                 }
                 Attempt::Lost => return Err(CallError::OutcomeUnknown),
-                Attempt::Busy { wait, seen, error } => {
+                Attempt::Busy { wait, seen, most, error } => {
                     let safe = !seen || action.repeatable();
                     let pause = wait.unwrap_or(limits::HTTP_BUSY_PAUSE * 2u32.pow(busy));
-                    if !safe || busy >= limits::HTTP_BUSY_RETRIES || Instant::now() + pause >= deadline {
+                    if !safe || busy >= most || Instant::now() + pause >= deadline {
                         return Err(error);
                     }
                     busy += 1;
@@ -167,6 +167,8 @@ enum Attempt {
     Busy {
         wait: Option<Duration>,
         seen: bool,
+        /// How often it may be repeated at most.
+        most: u32,
         error: CallError,
     },
 }
@@ -183,11 +185,14 @@ async fn attempt(request: reqwest::RequestBuilder) -> Attempt {
         Ok(body) => body,
         Err(attempt) => return attempt,
     };
+    let busy = |seen, most| Attempt::Busy { wait, seen, most, error: refused(status, &body) };
     match status {
-        StatusCode::OK => Attempt::Reply(Reply::new(body)),
         StatusCode::UNAUTHORIZED => Attempt::Failed(CallError::TurnOver),
-        StatusCode::TOO_MANY_REQUESTS => Attempt::Busy { wait, seen: false, error: refused(status, &body) },
-        _ if status.is_server_error() => Attempt::Busy { wait, seen: true, error: refused(status, &body) },
+        StatusCode::TOO_MANY_REQUESTS => busy(false, limits::HTTP_BUSY_RETRIES),
+        StatusCode::SERVICE_UNAVAILABLE => busy(true, limits::HTTP_BUSY_RETRIES),
+        // It may have been carried out, and is repeated once, as after a lost connection.
+        _ if status.is_server_error() => busy(true, 1),
+        StatusCode::OK => Attempt::Reply(Reply::new(body)),
         _ => Attempt::Failed(refused(status, &body)),
     }
 }

@@ -3,6 +3,7 @@
 use super::exit::Fatal;
 use crate::limits;
 use crate::link::{CallError, Host};
+use crate::log;
 use crate::text::{cut_units, units};
 use crate::wire::Action;
 use std::io::{self, Write};
@@ -12,46 +13,60 @@ use tokio_util::sync::CancellationToken;
 
 /// Where a turn's text goes while it is made.
 pub(super) enum Sink {
-    /// Straight to stdout: if the container is killed, the host still has what was said (PROTOCOL §1.4). The writer starts
-    /// with the first words, so that nothing stands before the first model call.
-    Stdout(Option<io::Result<Writer>>),
+    /// Straight to stdout: if the container is killed, the host still has what was said (PROTOCOL §1.4).
+    Stdout {
+        /// Starts with the first words, so that nothing stands before the first model call.
+        writer: Option<Writer>,
+        /// What was said while no thread could be had, because the commands' processes fill the container.
+        kept: String,
+    },
     /// Kept until the turn ends.
     Action,
 }
 
 impl Sink {
     pub(super) fn stdout() -> Self {
-        Self::Stdout(None)
+        Self::Stdout { writer: None, kept: String::new() }
     }
 
     /// Passes a piece on; never waits.
     pub(super) fn say(&mut self, text: &str) {
-        if let Self::Stdout(writer) = self
-            && !text.is_empty()
-            && let Ok(writer) = writer.get_or_insert_with(Writer::start)
-        {
-            // Refused when the thread has given up; `finish` says why.
-            let _ = writer.pieces.try_send(text.to_owned());
+        let Self::Stdout { writer, kept } = self else { return };
+        if writer.is_none() && kept.is_empty() && !text.is_empty() {
+            *writer = Writer::start().ok();
+        }
+        match writer {
+            Some(writer) => writer.write(text),
+            None => kept.push_str(text),
         }
     }
 
     /// Has the user been told anything?
     pub(super) fn used(&self) -> bool {
-        matches!(self, Self::Stdout(Some(Ok(_))))
+        matches!(self, Self::Stdout { writer: Some(_), .. })
+            || matches!(self, Self::Stdout { kept, .. } if !kept.is_empty())
     }
 
-    /// Waits until everything has reached its reader, or until nobody wants to wait any longer.
+    /// Waits until everything has reached its reader, or until nobody wants to wait any longer. To be called when the
+    /// commands' processes have ended.
     pub(super) async fn finish(self, stop: &CancellationToken) -> Result<(), Fatal> {
-        let Self::Stdout(Some(writer)) = self else { return Ok(()) };
-        let Writer { pieces, done } = writer.map_err(|error| Fatal::Stdout(error.to_string()))?;
+        let Self::Stdout { mut writer, kept } = self else { return Ok(()) };
+        let failed = |error: io::Error| Fatal::Stdout(error.to_string());
+        if !kept.is_empty() {
+            match Writer::start() {
+                Ok(late) => writer.insert(late).write(&kept),
+                // Still no thread: then here, even if it may hold up a signal.
+                Err(_) => return io::stdout().lock().write_all(kept.as_bytes()).map_err(failed),
+            }
+        }
+        let Some(Writer { pieces, done }) = writer else { return Ok(()) };
         drop(pieces);
         let written = tokio::select! {
             written = done => written,
             () = stop.cancelled() => return Err(Fatal::Stdout("nobody reads it".to_owned())),
         };
         match written {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(Fatal::Stdout(error.to_string())),
+            Ok(written) => written.map_err(failed),
             Err(_) => Err(Fatal::Stdout("the writer failed".to_owned())),
         }
     }
@@ -74,6 +89,11 @@ impl Writer {
             let _ = finished.send(written);
         })?;
         Ok(Self { pieces, done })
+    }
+
+    fn write(&self, text: &str) {
+        // Refused when the thread has given up; `done` says why.
+        let _ = self.pieces.try_send(text.to_owned());
     }
 }
 
@@ -103,6 +123,7 @@ pub(super) async fn deliver(host: &Host, answer: &str) -> Result<(), Fatal> {
         Err(error) => error.to_string(),
     };
     tracing::error!(component = "runner", error = error.as_str(), "agent_response_failed");
+    log::last_words(&format!("Failed to send agent_response: {}", log::escaped(&error)));
     Err(Fatal::LinkLost(format!("the answer could not be delivered: {error}")))
 }
 

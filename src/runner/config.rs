@@ -5,6 +5,7 @@ use crate::limits;
 use crate::log::LogConfig;
 use crate::os::guard::{Setting, UnknownSetting};
 use crate::secret::Secret;
+use crate::text;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -127,7 +128,10 @@ fn configure(flags: Flags, env: Environment) -> Result<Config, Fatal> {
     let workspace = env.text("AX_WORKSPACE").map(PathBuf::from).ok_or(Fatal::MissingArgument("AX_WORKSPACE"))?;
     Ok(Config {
         agent: flags.agent.unwrap_or_else(|| "pi-coding-agent".to_owned()),
-        model: flags.model.unwrap_or_else(|| limits::MODEL_DEFAULT.to_owned()),
+        model: flags.model.map_or_else(
+            || limits::MODEL_DEFAULT.to_owned(),
+            |model| text::cut_units(&model, limits::MODEL_MAX_UNITS).to_owned(),
+        ),
         max_tokens: flags.max_tokens.unwrap_or(limits::MAX_TOKENS_DEFAULT).min(limits::MAX_TOKENS_MAX),
         proxy_socket: flags.proxy_socket,
         transport,

@@ -13,6 +13,8 @@ use crate::tools::{Toolbox, Turn};
 use crate::wire::{CatalogEntry, Dispatch, DispatchMode, Identity, Meta, Payload, SkillInfo};
 use crate::workspace::Workspace;
 use crate::{limits, log};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
@@ -180,6 +182,14 @@ impl Session {
             return Ok(workspace.clone());
         }
         let root = &self.config.workspace;
+        let unusable = |reason: &str| Fatal::Workspace { path: root.clone(), reason: reason.to_owned() };
+        if !root.is_absolute() {
+            return Err(unusable("AX_WORKSPACE is not an absolute path"));
+        }
+        // It may come late, but what is there and is no directory will not become one.
+        if root.exists() && !root.is_dir() {
+            return Err(unusable("not a directory"));
+        }
         let ready = async {
             while !root.join(".ax").exists() {
                 tokio::time::sleep(limits::WORKSPACE_POLL).await;
@@ -192,8 +202,7 @@ impl Session {
             }
             () = cancel.cancelled() => {}
         }
-        let opened = Workspace::open(root)
-            .map_err(|error| Fatal::Workspace { path: root.clone(), reason: error.to_string() })?;
+        let opened = Workspace::open(root).map_err(|error| unusable(&error.to_string()))?;
         self.workspace = Some(opened.clone());
         Ok(opened)
     }
@@ -227,11 +236,23 @@ impl Session {
 /// Where commands run. Only in connect mode has the host a socket that they could reach (DESIGN §4.11).
 fn shell(config: &Config) -> Result<Shell, Fatal> {
     let Transport::Connect(socket) = &config.transport else { return Ok(Shell::new()) };
-    let sockets = [socket].into_iter().chain(&config.proxy_socket).cloned().collect();
+    let sockets = [socket].into_iter().chain(&config.proxy_socket).cloned().chain(beside(socket)).collect();
     let shell = Shell::secluding(config.unix_sockets, sockets);
     if config.unix_sockets == Setting::Guard {
         // Asked for by name: without it nothing runs.
         shell.seclusion().map_err(Fatal::UnixSockets)?;
     }
     Ok(shell)
+}
+
+/// The host's other sockets: its directory is shared with the container whole (PROTOCOL §1.7), a credential proxy's among
+/// them. Those of a known name count even where they come later.
+fn beside(socket: &Path) -> Vec<PathBuf> {
+    let Some(directory) = socket.parent() else { return Vec::new() };
+    let there = [directory.to_owned(), directory.join("bridges")].into_iter().filter_map(|place| place.read_dir().ok());
+    let sockets = there.flatten().filter_map(|entry| {
+        let entry = entry.ok()?;
+        entry.file_type().ok()?.is_socket().then(|| entry.path())
+    });
+    sockets.chain(["anthropic-proxy.sock", "web-proxy.sock"].map(|name| directory.join(name))).collect()
 }

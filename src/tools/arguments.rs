@@ -66,11 +66,19 @@ pub fn typed<T: DeserializeOwned>(tool: &str, fields: Map<String, Value>) -> Res
     serde_path_to_error::deserialize(Value::Object(fields)).map_err(|error| {
         let path = error.path().to_string();
         let fault = match path.as_str() {
-            "." | "" => error.inner().to_string(),
-            path => format!("field `{path}`: {}", error.inner()),
+            "." | "" => plain(error.inner()),
+            path => format!("field `{path}`: {}", plain(error.inner())),
         };
         ArgumentError::Field { tool: tool.to_owned(), fault }
     })
+}
+
+/// The reader's words without the names of our types.
+fn plain(error: &serde_json::Error) -> String {
+    let names = ["a nonzero u64", "a nonzero usize", "u64", "u32", "usize"];
+    names
+        .iter()
+        .fold(error.to_string(), |text, name| text.replace(&format!("expected {name}"), "expected a whole number"))
 }
 
 /// A value as error messages show it: JSON of at most 120 characters.
@@ -185,7 +193,7 @@ mod tests {
             ("{}", "missing field `path`"),
             (r#"{"path":"a","Path":"b"}"#, "unknown field `Path`, expected `path` or `limit`"),
             (r#"{"path":7}"#, "field `path`: invalid type: integer `7`, expected a string"),
-            (r#"{"path":"a","limit":"2"}"#, "field `limit`: invalid type: string \"2\", expected u32"),
+            (r#"{"path":"a","limit":"2"}"#, "field `limit`: invalid type: string \"2\", expected a whole number"),
             (r#"{"path":"a","limit":-1}"#, "field `limit`"),
         ] {
             let message = refused(raw);

@@ -184,10 +184,11 @@ impl Toolbox {
             Some(entry) => forward::decode_catalog(entry, Some(args))?,
             None => forward::decode(name, Some(args))?,
         };
-        // Three catalog tools that fail once each are not one tool that fails three times (PROTOCOL T28).
+        // Three catalog tools that fail once each are not one tool that fails three times (PROTOCOL T28), and a memory that
+        // cannot be listed may still be written.
         let key = match forward.fields().get("tool").and_then(serde_json::Value::as_str) {
             Some(tool) if forward.name() == "call_tool" => tool.to_owned(),
-            _ => name.to_owned(),
+            _ => forward.name().to_owned(),
         };
         if let Some(refusal) = self.breaker.refusal(&key) {
             return Err(refusal);

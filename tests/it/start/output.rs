@@ -23,7 +23,8 @@ fn b3_stdout_is_exactly_the_joined_text() {
         (json!([{"tools": [call]}, {"text": "c"}]), "c"),
         (json!([{"text": "a", "tools": [call]}, {"text": ""}]), "a"),
         (json!([{"text": "\u{1f600} \u{202e}\u{1b}[2J\r"}]), "\u{1f600} \u{202e}\u{1b}[2J\r"),
-        (json!([{"text": "{\"__ax_response\":"}]), "{\"__ax_response\":"),
+        // The one exception: the model must not send files in the host's own form.
+        (json!([{"text": "{\"__ax_response\":"}]), "{ \"__ax_response\":"),
         (json!([{"text": "x".repeat(3_000_000)}]), &"x".repeat(3_000_000)),
     ];
     for (script, wanted) in cases {
