@@ -42,6 +42,9 @@ environment:
   AX_IPC_TOKEN          HTTP: the pod's token
   AX_LLM_TIMEOUT_MS     silence after which a model call is given up (default 600000)
   AX_MAX_IDLE_POLLS     empty waits for work before exit 0 (default 2)
+  AX_UNIX_SOCKETS       how the host's socket is kept from commands: auto (default), guard, deny or allow
+  AX_WEB_PROXY_SOCKET, AX_WEB_PROXY_URL, WORKSPACE_REPO_URL, AX_GIT_SIDECAR_PORT
+                        the way out of the container, as the host sets it
   AX_PASS_ENV           names of variables that tool children may have, comma separated
   AX_HOME, LOG_LEVEL, LOG_LEVEL_<COMPONENT>, LOG_SYNC
 
@@ -101,7 +104,12 @@ fn start(argv: &[OsString], environment: Vec<(OsString, OsString)>) -> u8 {
         Job::Runner(args) => run(args, environment),
         Job::Enter(args) => enter::main(args.to_vec()),
         Job::Doctor(args) => doctor::main(args.to_vec()),
-        Job::Sidecar(args) => sidecar::main(args.to_vec()),
+        Job::Sidecar(args) => {
+            log::start(runner::log_config(args, &environment));
+            let code = sidecar::main(args.to_vec());
+            log::finish();
+            code
+        }
         Job::Prompt(args) => prompt::main_prompt_command(args.iter().cloned()),
         Job::Node(args) => node(args, &environment),
     }

@@ -20,7 +20,7 @@ fn mask() -> SigSet {
     ENDING.into_iter().map(|(number, _)| number).collect()
 }
 
-/// Keeps the signals waiting until [`Stop::listen`]. To be called first of all: the kernel throws away what PID 1 has no
+/// Keeps the signals waiting until `Stop::listen`. To be called first of all: the kernel throws away what PID 1 has no
 /// handler for, but not what it has blocked, so a stop during start-up is late and never lost (CASES N10).
 pub fn hold_signals() {
     // Fails only for a mask that is none. Without it a stop can be lost, which the host's SIGKILL makes good.

@@ -54,6 +54,12 @@ impl Reply {
         &self.0
     }
 
+    /// Was it meant to be a JSON object without being JSON? A page of HTML was not, and asking again would bring another.
+    fn is_broken_object(&self) -> bool {
+        let json = || serde_json::from_slice::<serde::de::IgnoredAny>(&self.0).is_ok();
+        self.0.trim_ascii_start().starts_with(b"{") && !json()
+    }
+
     /// `Err` with the host's words when the answer is not exactly `ok: true`.
     pub fn accepted(&self) -> Result<(), String> {
         #[derive(Deserialize)]
@@ -185,9 +191,9 @@ impl Reply {
         struct Body {
             chunks: Option<Vec<Box<RawValue>>>,
         }
-        self.accepted().map_err(ModelFault::Refused)?;
-        let body: Body =
-            self.read().map_err(|_| ModelFault::Broken("the model's reply is not valid JSON".to_owned()))?;
+        let broken = || ModelFault::Broken("the model's reply is not valid JSON".to_owned());
+        self.accepted().map_err(|error| if self.is_broken_object() { broken() } else { ModelFault::Refused(error) })?;
+        let body: Body = self.read().map_err(|_| broken())?;
         let chunks = body.chunks.unwrap_or_default();
         chunks.iter().map(|raw| chunk(raw)).collect::<Result<_, _>>().map_err(ModelFault::Broken)
     }

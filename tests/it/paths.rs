@@ -403,7 +403,8 @@ fn f08_what_is_no_file_is_named_and_holds_nothing_up() {
     assert!(begun.elapsed().as_secs() < 15, "{:?}", begun.elapsed());
     for (at, (name, kind)) in kinds.iter().enumerate() {
         for told in &told[at * 3..at * 3 + 3] {
-            let missing = *name == "device" && !host.workspace().join(name).exists();
+            // Only root can make one; without it the calls made and changed a file.
+            let missing = *name == "device" && !nix::unistd::geteuid().is_root();
             assert!(missing || told.contains("rror") && told.contains(kind), "{name}: {told}");
         }
     }

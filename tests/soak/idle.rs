@@ -8,6 +8,10 @@ use std::time::{Duration, Instant};
 
 #[test]
 fn idle_runners() {
+    if !nix::unistd::geteuid().is_root() {
+        println!("SKIP idle_runners: the memory of a process that made itself unreadable is shown to root only");
+        return;
+    }
     let (count, seconds) = if full() { (200, 60) } else { (8, 4) };
     let host = FakeHost::http(Script::text("never")).start();
     let begun = Instant::now();
