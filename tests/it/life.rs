@@ -300,3 +300,39 @@ fn sigterm_ends_every_phase_with_its_code_and_an_answer_where_one_is_due() {
         }
     }
 }
+
+/// Leaves processes behind until no more can be had, and takes each place that becomes free.
+const FILL: &str = "import os, time
+def fill(until):
+    while time.time() < until:
+        try:
+            if os.fork() == 0:
+                time.sleep(20)
+                os._exit(0)
+        except OSError:
+            if until == 1e18: return
+            time.sleep(.0005)
+if os.fork() == 0:
+    fill(time.time() + 20)
+    os._exit(0)
+fill(1e18)
+os._exit(0)
+";
+
+#[test]
+fn the_answer_comes_though_commands_fill_the_process_limit() {
+    let test = "the_answer_comes_though_commands_fill_the_process_limit";
+    if !crate::everywhere::python(test) {
+        return;
+    }
+    if !nix::unistd::geteuid().is_root() {
+        println!("SKIP {test}: the limit counts all processes of a user, so it needs a user of its own");
+        return;
+    }
+    let fill = json!({"name": "bash", "args": {"command": "python3 fill.py"}});
+    let host = FakeHost::socket(Script::json(json!([{"tools": [fill]}, {"text": "done"}]))).start();
+    std::fs::write(host.workspace().join("fill.py"), FILL).unwrap();
+    let limited = host.runner("prlimit").arguments(["--nproc=40", RUNNER, "/opt/ax/dist/agent/runner.js"]);
+    let output = limited.user(54_377).payload(&host.payload("go")).deadline(LIMIT).run();
+    assert_eq!((output.text().as_str(), output.code), ("done", Some(0)), "{}", output.stderr);
+}
