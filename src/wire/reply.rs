@@ -49,11 +49,6 @@ impl Reply {
         Self(body.into())
     }
 
-    /// The answer's bytes, envelope keys included.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
-
     /// Was it meant to be a JSON object without being JSON? A page of HTML was not, and asking again would bring another.
     fn is_broken_object(&self) -> bool {
         let json = || serde_json::from_slice::<serde::de::IgnoredAny>(&self.0).is_ok();
