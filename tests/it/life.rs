@@ -326,8 +326,7 @@ fn the_answer_comes_though_commands_fill_the_process_limit() {
         return;
     }
     if !nix::unistd::geteuid().is_root() {
-        println!("SKIP {test}: the limit counts all processes of a user, so it needs a user of its own");
-        return;
+        return crate::support::skip(test, "the limit counts all processes of a user, so it needs a user of its own");
     }
     let fill = json!({"name": "bash", "args": {"command": "python3 fill.py"}});
     let host = FakeHost::socket(Script::json(json!([{"tools": [fill]}, {"text": "done"}]))).start();

@@ -29,11 +29,14 @@ fn processes() -> impl Iterator<Item = i32> {
     std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
 
+/// Why only root can follow the phases.
+const HIDDEN: &str = "the memory of a process that made itself unreadable is shown to root only";
+
 /// Can a namespace of this kind be made here? Says that `test` is skipped if not.
 pub(crate) fn may_unshare(test: &str, kind: &str) -> bool {
     let may = Command::new("unshare").args([kind, "--fork", "true"]).status().is_ok_and(|status| status.success());
     if !may {
-        println!("SKIP {test}: unshare {kind} is not permitted here");
+        crate::support::skip(test, format!("unshare {kind} is not permitted here"));
     }
     may
 }
@@ -115,10 +118,7 @@ fn ways(test: &str) -> Vec<As> {
 #[test]
 fn sigterm_at_any_time_ends_the_runner() {
     if !nix::unistd::geteuid().is_root() {
-        println!(
-            "SKIP sigterm_at_any_time_ends_the_runner: the memory of a process that made itself unreadable is shown to root only"
-        );
-        return;
+        return crate::support::skip("sigterm_at_any_time_ends_the_runner", HIDDEN);
     }
     let mut cases = Vec::new();
     for how in ways("sigterm_at_any_time_ends_the_runner") {
@@ -175,10 +175,7 @@ fn a_stop_that_waits_since_the_start_is_heard() {
 #[test]
 fn every_signal_in_every_phase_has_its_code_and_leaves_nothing() {
     if !nix::unistd::geteuid().is_root() {
-        println!(
-            "SKIP every_signal_in_every_phase_has_its_code_and_leaves_nothing: the memory of a process that made itself unreadable is shown to root only"
-        );
-        return;
+        return crate::support::skip("every_signal_in_every_phase_has_its_code_and_leaves_nothing", HIDDEN);
     }
     let signals = [(Signal::SIGTERM, 143), (Signal::SIGINT, 130), (Signal::SIGHUP, 129), (Signal::SIGQUIT, 131)];
     let phases = ["work", "llm_call", "sandbox_approve", "running", "sandbox_result", "agent_response"];

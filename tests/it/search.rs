@@ -493,7 +493,7 @@ proptest! {
             }
         }
         if git(&place.root(), &["init", "-q"]).is_none() {
-            println!("SKIP ignores_what_git_ignores: there is no git");
+            crate::support::skip("ignores_what_git_ignores", "there is no git");
             return Ok(());
         }
         let listed = git(&place.root(), &["ls-files", "--others", "--exclude-standard"]).unwrap();
