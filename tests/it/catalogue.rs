@@ -64,7 +64,7 @@ fn catalog() -> Value {
 }
 
 /// `fixtures/tools/<tool>.json`: the tool as it is offered; calls, what they put on the wire and what the model reads. The
-/// arguments are written by hand; `AX_BLESS=1` writes the rest anew, to be read before it is committed.
+/// arguments are written by hand; `AX_WRITE_FIXTURES=1` writes the rest anew, to be read before it is committed.
 #[test]
 fn each_tool_is_as_its_golden_file_says() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/tools");
@@ -90,7 +90,7 @@ fn each_tool_is_as_its_golden_file_says() {
         let calls: Vec<Value> =
             calls.iter().zip(texts).map(|(call, text)| json!({"args": call["args"], "result": text})).collect();
         let seen = json!({"spec": spec, "calls": calls, "frames": frames(&host)});
-        if std::env::var_os("AX_BLESS").is_some() {
+        if std::env::var_os("AX_WRITE_FIXTURES").is_some() {
             std::fs::write(&path, serde_json::to_string_pretty(&seen).unwrap() + "\n").unwrap();
         } else {
             assert_eq!(seen, golden, "{tool}: {}", serde_json::to_string_pretty(&seen).unwrap());
