@@ -75,6 +75,9 @@ pub const RECONNECT_PAUSES: [Duration; 3] =
 /// After a failed round of reconnecting, calls fail at once for this long: those that queued behind it would otherwise
 /// each wait for a round of their own.
 pub const RECONNECT_COOLDOWN: Duration = Duration::from_secs(5);
+/// Connect mode: how long a host that has closed the connection may stay away while tools run. Then the turn is stopped: a
+/// command of ten minutes must not work for a host that is no more.
+pub const HOST_AWAY_MAX: Duration = Duration::from_secs(30);
 /// Time for one connect to a Unix socket: a listener whose backlog is full would block for ever.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Listen mode: wait for the host to dial in. It tries for five seconds after at most fifteen (PROTOCOL §3.9); without a
@@ -288,6 +291,9 @@ pub const IDLE_POLLS: u32 = 2;
 pub const WORKSPACE_WAIT: Duration = Duration::from_secs(30);
 /// Pause between two looks at it (PROTOCOL §1.11).
 pub const WORKSPACE_POLL: Duration = Duration::from_millis(200);
+/// Signals to stop that are not obeyed since a command sent them. A mistaken `pkill` sends one or two; in a flood the host's
+/// own could be lost, so from then on each is obeyed.
+pub const SIGNALS_REFUSED_MAX: usize = 16;
 /// Threads for file work: enough for the calls that run side by side, few enough for a small container.
 pub const BLOCKING_THREADS: usize = 16;
 /// Idle time after which such a thread ends. Long: a thread once made still works when commands have filled the container's

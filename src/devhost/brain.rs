@@ -11,6 +11,7 @@ use super::policy::{Policy, Verdict};
 use super::script::Script;
 use super::seen::{Answer, Request, Violation};
 use super::validate::{self, Checked, Transport};
+use crate::wire::{self, Payload};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -122,8 +123,10 @@ impl Brain {
 
     /// Puts an item into the slot for work; an unclaimed one is overwritten (PROTOCOL §4.3).
     pub(crate) fn push_work(&self, item: String, pod_token: &str) {
-        let payload: Value = serde_json::from_str(&item).unwrap_or_default();
-        let token = payload["ipcToken"].as_str().unwrap_or(pod_token).to_owned();
+        let payload = wire::json(&item).unwrap_or_default();
+        // Whoever damages an item on its way leaves the turn's token valid.
+        let token = Payload::guess_token(item.as_bytes());
+        let token = token.map_or_else(|| pod_token.to_owned(), |token| token.expose().to_owned());
         self.expect(&payload);
         let mut state = self.state();
         state.turns.insert(token);

@@ -76,6 +76,41 @@ impl SocketLink {
         Err(error)
     }
 
+    /// Waits for the end of the connection, and for this long without another one. What a call does after a
+    /// loss is its own affair; this is for the time in which only tools run, and nobody would notice.
+    async fn until_gone(&self, patience: Duration) {
+        loop {
+            let connection = self.state.lock().await.connection.clone();
+            connection.closed().await;
+            let Some(path) = &self.redial else { return };
+            tracing::warn!(component = "ipc-client", "ipc_connection_lost");
+            let until = Instant::now() + patience;
+            if !self.regained(path, until).await {
+                return;
+            }
+        }
+    }
+
+    /// Connects again, unless a call has done so already; false when that has not worked out in time.
+    async fn regained(&self, path: &Path, until: Instant) -> bool {
+        let [first, .., longest] = limits::RECONNECT_PAUSES;
+        let mut pause = first;
+        while Instant::now() < until {
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(longest);
+            let mut state = self.state.lock().await;
+            if !state.connection.is_closed() {
+                return true;
+            }
+            if let Ok(stream) = redial(path).await {
+                tracing::info!(component = "ipc-client", "ipc_reconnected");
+                *state = State { connection: Connection::open(stream), failed: None };
+                return true;
+            }
+        }
+        false
+    }
+
     async fn exchange(&self, action: &Action, context: &CallContext) -> Result<Reply, CallError> {
         let timeout = action.timeout(self.llm_timeout);
         let mut repeated = false;
@@ -112,6 +147,10 @@ impl HostLink for SocketLink {
         Box::pin(self.exchange(action, context))
     }
 
+    fn gone(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.until_gone(limits::HOST_AWAY_MAX))
+    }
+
     fn request_max_bytes(&self) -> usize {
         limits::FRAME_SEND_MAX_BYTES
     }
@@ -139,5 +178,47 @@ async fn redial(path: &Path) -> io::Result<UnixStream> {
             ))
         }
         _ => Ok(stream),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::UnixListener;
+
+    /// An ample limit against a hang.
+    async fn soon<T>(work: impl Future<Output = T>) -> T {
+        tokio::time::timeout(Duration::from_secs(60), work).await.expect("hangs")
+    }
+
+    #[tokio::test]
+    async fn a_host_that_comes_back_is_not_gone_and_one_that_stays_away_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("host.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        let link = SocketLink::connect(&path, Duration::from_secs(60)).await.unwrap();
+        let (first, _) = listener.accept().await.unwrap();
+        let host = async {
+            drop(first);
+            let (second, _) = listener.accept().await.unwrap();
+            drop(listener);
+            std::fs::remove_file(&path).unwrap();
+            let back = Instant::now();
+            drop(second);
+            back
+        };
+        let ((), back) = soon(async { tokio::join!(link.until_gone(Duration::from_millis(700)), host) }).await;
+        assert!(back.elapsed() >= Duration::from_millis(700), "given up too soon");
+    }
+
+    #[tokio::test]
+    async fn who_never_dials_twice_is_gone_at_once() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let link = SocketLink::accepted(ours, Duration::from_secs(60));
+        let gone = link.until_gone(limits::HOST_AWAY_MAX);
+        tokio::pin!(gone);
+        assert!(tokio::time::timeout(Duration::from_millis(50), &mut gone).await.is_err());
+        drop(theirs);
+        soon(gone).await;
     }
 }

@@ -3,7 +3,7 @@
 use super::answer::{self, Sink};
 use super::config::{Config, Transport};
 use super::exit::Fatal;
-use super::session::Session;
+use super::session::{Session, TurnEnd};
 use super::signals::Stop;
 use super::{intake, listen, work};
 use crate::link::{AnthropicLink, HostLink, SocketLink};
@@ -11,6 +11,7 @@ use crate::wire::{Content, Payload};
 use crate::{limits, log, os};
 use std::path::Path;
 use std::sync::Arc;
+use tokio::runtime::Runtime;
 
 /// Runs to the end and returns the exit code. The process must do nothing else: it becomes a subreaper, cannot be
 /// inspected any more, and takes over the signals.
@@ -27,18 +28,38 @@ pub fn main(config: Config) -> u8 {
         .build();
     let code = match runtime {
         Ok(runtime) => {
-            let code = runtime.block_on(live(config));
+            let code = match first_thread(&runtime) {
+                Ok(()) => runtime.block_on(live(config)),
+                Err(error) => failed(&Fatal::Resources(error)),
+            };
             // A thread that still waits for stdin or a slow disk must not hold the exit.
             runtime.shutdown_background();
             code
         }
         Err(error) => {
-            log::last_words(&format!("Agent runner error: no runtime: {error}"));
-            1
+            let fatal = Fatal::Resources(error.to_string());
+            failed(&fatal)
         }
     };
     log::finish();
     code
+}
+
+/// Has the runtime start a thread for blocking work, while there is room for one: it panics where it has none and cannot
+/// get one, and never after that.
+fn first_thread(runtime: &Runtime) -> Result<(), String> {
+    let trial = std::thread::Builder::new().spawn(|| {}).map_err(|error| error.to_string())?;
+    trial.join().map_err(|_| "the first thread failed".to_owned())?;
+    runtime.spawn_blocking(|| {});
+    Ok(())
+}
+
+/// The last line, and the exit code.
+fn failed(fatal: &Fatal) -> u8 {
+    tracing::error!(component = "runner", error = %fatal, code = fatal.code(), "{}", fatal.event());
+    log::finish();
+    log::last_words(&format!("Agent runner error: {fatal}"));
+    fatal.code()
 }
 
 async fn live(config: Config) -> u8 {
@@ -46,17 +67,16 @@ async fn live(config: Config) -> u8 {
         Ok(stop) => {
             let outcome = tokio::select! {
                 outcome = run(config, &stop) => outcome,
-                () = overdue(&stop) => Ok(()),
+                () = overdue(&stop) => {
+                    os::end_everything();
+                    Ok(())
+                }
             };
             stop.signal().map_or(outcome, |signal| Err(Fatal::Signal(signal)))
         }
         Err(error) => Err(Fatal::Client(format!("signals cannot be handled: {error}"))),
     };
-    let Err(fatal) = outcome else { return 0 };
-    tracing::error!(component = "runner", error = %fatal, code = fatal.code(), "{}", fatal.event());
-    log::finish();
-    log::last_words(&format!("Agent runner error: {fatal}"));
-    fatal.code()
+    outcome.map_or_else(|fatal| failed(&fatal), |()| 0)
 }
 
 /// Ends the wait for a turn that does not stop in time after a signal.
@@ -89,9 +109,7 @@ async fn connect(config: Config, path: &Path, stop: &Stop) -> Result<(), Fatal> 
     if is_blank(&payload) {
         return Ok(());
     }
-    let link = SocketLink::connect(path, config.llm_timeout)
-        .await
-        .map_err(|error| Fatal::Connect { path: path.to_owned(), reason: error.to_string() })?;
+    let link = SocketLink::connect(path, config.llm_timeout).await.map_err(|error| Fatal::connect(path, &error))?;
     let mut link: Arc<dyn HostLink> = Arc::new(link);
     if let Some(socket) = &config.proxy_socket {
         link = Arc::new(AnthropicLink::new(link, socket.clone(), config.llm_timeout));
@@ -125,6 +143,9 @@ pub(super) async fn answered_turn(session: &mut Session, payload: &Payload, stop
     }
     let mut sink = Sink::Action;
     let ended = session.turn(&host, payload, &mut |text| sink.say(text)).await;
+    if let Some(error) = ended.as_ref().ok().and_then(TurnEnd::link_lost).filter(|_| host.cancel().is_cancelled()) {
+        return Err(Fatal::LinkLost(error.to_string()));
+    }
     if host.cancel().is_cancelled() && !stop.token().is_cancelled() {
         // The host takes no answer any more, and none is missed.
         tracing::warn!(component = "runner", "turn_closed_by_host");

@@ -197,6 +197,27 @@ fn work_that_cannot_be_read_is_an_answer_and_the_loop_goes_on() {
     assert_eq!(host.answers().pop().unwrap().content, "fine");
 }
 
+/// Only the turn's own token opens a call (PROTOCOL T21), so it is looked for in the ruins.
+#[test]
+fn damaged_work_is_answered_with_the_turns_token() {
+    let host = FakeHost::http(Script::json(json!([{"repeat": true, "text": "fine"}]))).start();
+    let running = host.runner(RUNNER).deadline(LIMIT).spawn().unwrap();
+    for (nth, item) in [
+        r#"{"message":"hi","ipcToken":"turn-one","history":[{"role":"us"#,
+        r#"{"message":"hi","history":[null],"ipcToken":"turn-two"}"#,
+        r#"{"message":"cut \ud83d emoji","ipcToken":"turn-three","singleTurn":true}"#,
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        host.push_raw_work(item);
+        let answer = host.wait_answer(nth + 1, LIMIT).unwrap_or_else(|| panic!("no answer to {item}"));
+        assert_eq!(answer.content.starts_with("Agent error: "), nth == 0, "{}", answer.content);
+    }
+    assert_eq!(running.wait().code, Some(0));
+    assert_eq!(host.violations(), []);
+}
+
 #[test]
 fn the_tokens_are_never_mixed() {
     let host = FakeHost::http(Script::json(json!([{"text": "one"}, {"text": "two"}]))).start();
@@ -318,6 +339,43 @@ if os.fork() == 0:
 fill(1e18)
 os._exit(0)
 ";
+
+/// A limit that leaves no room for a thread is said, whatever the thread is for.
+#[test]
+fn a_start_without_room_for_a_thread_says_so() {
+    if !nix::unistd::geteuid().is_root() {
+        println!("SKIP a_start_without_room_for_a_thread_says_so: a limit on processes needs a user of its own");
+        return;
+    }
+    for transport in TRANSPORTS {
+        for limit in 1..=4 {
+            let host = FakeHost::builder(transport, Script::text("done")).start();
+            let mut payload = host.payload("go");
+            payload["singleTurn"] = json!(true);
+            let limited = host.runner("/bin/bash").arguments([
+                "-c",
+                &format!("ulimit -u {limit}; exec \"$0\" \"$@\""),
+                RUNNER,
+                "/opt/ax/dist/agent/runner.js",
+            ]);
+            // Whose processes are counted: nobody else's may be among them.
+            let user = 54_400 + limit;
+            let output = limited.user(user).payload(&payload).deadline(LIMIT).run();
+            let at = format!("{transport:?}, {limit}: {}", output.stderr);
+            match output.code {
+                Some(0) => assert_eq!(host.answer().unwrap_or_else(|| output.text()), "done", "{at}"),
+                code => {
+                    assert_eq!(code, Some(1), "{at}");
+                    let last = output.stderr.lines().last().unwrap_or_default();
+                    assert!(last.starts_with("Agent runner error: the runner cannot start: "), "{at}");
+                }
+            }
+            assert!(limit > 1 || output.code == Some(1), "{at}");
+            assert!(limit < 4 || output.code == Some(0), "{at}");
+            assert!(!output.stderr.contains("\"panic\""), "{at}");
+        }
+    }
+}
 
 #[test]
 fn the_answer_comes_though_commands_fill_the_process_limit() {

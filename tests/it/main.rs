@@ -34,6 +34,8 @@ mod rows;
 mod search;
 mod sidecar;
 #[cfg(target_os = "linux")]
+mod signals;
+#[cfg(target_os = "linux")]
 #[path = "../soak/mod.rs"]
 mod soak;
 mod start;

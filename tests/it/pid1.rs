@@ -2,10 +2,11 @@
 
 use crate::http::in_parallel;
 use crate::support::{BIN, LIMIT, bash_then_done};
-use ax_runner::devhost::{Builder, FakeHost, Fault, Output, Point, Running, Script, Signal, Transport};
+use ax_runner::devhost::{Builder, FakeHost, Fault, Output, Point, Runner, Running, Script, Signal, Transport};
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
 use serde_json::json;
+use std::ffi::OsString;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -43,28 +44,36 @@ pub(crate) fn may_unshare(test: &str, kind: &str) -> bool {
 
 /// How the runner is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum As {
+pub(crate) enum As {
     Process,
     Pid1,
 }
 
-struct Life {
+impl As {
+    /// The command line that starts these words so.
+    pub(crate) fn words(self, words: &[OsString]) -> Vec<OsString> {
+        let before = match self {
+            As::Process => &[][..],
+            As::Pid1 => &["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"],
+        };
+        before.iter().map(OsString::from).chain(words.iter().cloned()).collect()
+    }
+}
+
+pub(crate) struct Life {
     running: Running,
     pid: i32,
 }
 
 impl Life {
+    fn start(host: &FakeHost, how: As) -> Self {
+        Self::of(host.command(how.words(&[BIN.into()])).payload(&host.payload("go")), how)
+    }
+
     /// Returns once the runner can hear a signal. Before its first instruction nothing can: the kernel throws away what
     /// PID 1 neither blocks nor handles.
-    fn start(host: &FakeHost, how: As) -> Self {
-        let runner = match how {
-            As::Process => host.runner(BIN),
-            As::Pid1 => {
-                let words = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", BIN];
-                host.command(words.map(Into::into).to_vec())
-            }
-        };
-        let running = runner.payload(&host.payload("go")).deadline(LIMIT).spawn().unwrap();
+    pub(crate) fn of(runner: Runner, how: As) -> Self {
+        let running = runner.deadline(LIMIT).spawn().unwrap();
         let begun = Instant::now();
         let pid = loop {
             assert!(begun.elapsed() < LIMIT, "the runner does not start");
@@ -80,12 +89,12 @@ impl Life {
         Self { running, pid }
     }
 
-    fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.pid), signal).unwrap();
     }
 
     /// The end, and how long it took.
-    fn wait(self) -> (Output, Duration) {
+    pub(crate) fn wait(self) -> (Output, Duration) {
         let begun = Instant::now();
         let output = self.running.wait();
         (output, begun.elapsed())
@@ -108,7 +117,7 @@ fn child(pid: i32) -> Option<i32> {
     children.split_whitespace().next()?.parse().ok()
 }
 
-fn ways(test: &str) -> Vec<As> {
+pub(crate) fn ways(test: &str) -> Vec<As> {
     match may_unshare(test, "--pid") {
         true => vec![As::Process, As::Pid1],
         false => vec![As::Process],
@@ -210,12 +219,14 @@ fn every_signal_in_every_phase_has_its_code_and_leaves_nothing() {
             assert!(!output.timed_out && took < STOP_LIMIT, "{at}: {took:?}: {}", output.stderr);
             assert_eq!(output.code, Some(code), "{at}: {}", output.stderr);
             assert_eq!(living(&mark), Vec::<i32>::new(), "{at} leaves something behind");
-            if transport != Transport::Socket && !["work", "agent_response"].contains(&phase) {
+            // On a busy machine the time may be over before the answer has gone.
+            let in_time = took < ax_runner::limits::SHUTDOWN;
+            if transport != Transport::Socket && !["work", "agent_response"].contains(&phase) && in_time {
                 assert_eq!(host.answers().len(), 1, "{at}: {}", output.stderr);
                 let answer = host.answer().unwrap_or_default();
                 assert!(answer.ends_with(STOPPED) || phase == "sandbox_result", "{at}: {answer}");
             }
-            if phase == "running" {
+            if phase == "running" && in_time {
                 let report = host.requests_of("sandbox_result").pop().unwrap_or_else(|| panic!("{at}: no report"));
                 assert_eq!(report.value["exitCode"], 130, "{at}");
             }
