@@ -456,6 +456,8 @@ pub const RESOLVE_DEADLINE: Duration = Duration::from_secs(4);
 pub const RESOLVE_OTHER: Duration = Duration::from_millis(500);
 /// Time for one run of `nft`; one that hangs must not hold the container between started and closed.
 pub const NFT_DEADLINE: Duration = Duration::from_secs(4);
+/// Time for all of closing the network. Steps that are each slow but in time must not add up to a start that hangs.
+pub const ENFORCE_DEADLINE: Duration = Duration::from_secs(8);
 /// Output kept from one run of `nft`.
 pub const NFT_OUTPUT_MAX_BYTES: usize = 4 * 1024 * 1024;
 /// Time for one probe of a destination that must be refused. A refusal is immediate; silence counts as closed.
@@ -464,6 +466,8 @@ pub const PROBE_DEADLINE: Duration = Duration::from_millis(500);
 pub const DOCTOR_CONNECT_DEADLINE: Duration = Duration::from_secs(1);
 /// As PID 1, from the first forwarded signal to the final one.
 pub const INIT_GRACE: Duration = Duration::from_millis(1500);
+/// Read of `/etc/hosts` before a line is added; what is larger is no hosts file.
+pub const HOSTS_FILE_MAX_BYTES: u64 = 16 * 1024 * 1024;
 /// Largest environment file.
 pub const ENV_FILE_MAX_BYTES: u64 = 1024 * 1024;
 /// Files copied into a home directory; a seed with more is a mistaken path.

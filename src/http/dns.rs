@@ -35,8 +35,9 @@ impl Names {
     /// Every address of a name, asked for until `deadline`.
     pub async fn addresses(&self, name: &str, deadline: Instant) -> Result<Vec<IpAddr>, DnsError> {
         // As the C library does: a name that is in the file is not asked for elsewhere.
-        let listed = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
-        match in_hosts_file(&listed, name) {
+        // A comment in some other encoding must not hide the other lines.
+        let listed = std::fs::read("/etc/hosts").unwrap_or_default();
+        match in_hosts_file(&String::from_utf8_lossy(&listed), name) {
             found if found.is_empty() => self.ask(name, deadline).await,
             found => Ok(found),
         }

@@ -1,8 +1,8 @@
 # The image under podman and runc: built, inspected, and run as a host runs it.
 #
-# No registry is needed: the base is made with debootstrap, once, and kept in $AX_IMAGE_CACHE with podman's storage.
+# No registry is needed: the base is made with debootstrap. Everything of podman's is in a storage of this run.
 
-CACHE=${AX_IMAGE_CACHE:-/var/tmp/ax-image-test}
+CACHE=$AX_IMAGE_STORE
 IMAGE=localhost/ax-image-test/agent:latest
 BASE_IMAGE=localhost/ax-image-test/base:trixie
 MIRROR=${AX_TEST_MIRROR:-http://deb.debian.org/debian}
@@ -48,28 +48,45 @@ EOF
   podman info >/dev/null 2>"$TMP/build.log"
 }
 
-containers_down() {
-  local ids
-  ids=$(podman ps -aq --filter "label=ax-image-test=$$" 2>/dev/null)
-  [ -z "$ids" ] || podman rm -f -t 1 $ids >/dev/null 2>&1
+# One part makes the image, the others wait for it.
+image_up() {
+  local made=$CACHE/image-of-$PPID code
+  exec 8>"$CACHE/image.lock"
+  flock 8
+  [ -e "$made" ] || { base_up && build $IMAGE && touch "$made"; }
+  code=$?
+  exec 8>&-
+  return $code
 }
 
-image_up() {
-  [ -z "${IMAGE_READY:-}" ] || return 0
-  if ! podman image exists $BASE_IMAGE; then
-    echo "      making the base with debootstrap (once)"
-    [ -d "$CACHE/trixie/etc" ] || debootstrap --variant=minbase trixie "$CACHE/trixie" "$MIRROR" >"$TMP/build.log" 2>&1 || return 1
-    tar -C "$CACHE/trixie" -cf - . | podman import - $BASE_IMAGE >/dev/null 2>>"$TMP/build.log" || return 1
-  fi
-  # The context: the image's own files and the binary under test. Nothing is compiled.
+base_up() {
+  podman image exists $BASE_IMAGE && return
+  debootstrap --variant=minbase trixie "$CACHE/trixie" "$MIRROR" >"$TMP/build.log" 2>&1 || return
+  tar -C "$CACHE/trixie" -cf - . | podman import - $BASE_IMAGE >/dev/null 2>>"$TMP/build.log" || return
+  rm -rf "$CACHE/trixie"
+}
+
+# build TAG: what a person does, with a binary that is brought along, in a network where there is nothing but a
+# proxy that writes down each request.
+build() {
   local context=$TMP/context architecture
   architecture=$(dpkg --print-architecture)
   mkdir -p "$context/dist/$architecture"
-  cp -r "$ROOT/image" "$context/image"
+  cp -r "$ROOT/image" "$ROOT/Cargo.toml" "$ROOT/.containerignore" "$context/"
   cp "$BIN" "$context/dist/$architecture/ax-runner"
-  (cd "$context" && podman build --isolation=oci --runtime=runc --network=host --file image/Containerfile --tag $IMAGE \
-    --build-arg BASE=$BASE_IMAGE --build-arg BINARY=prebuilt --build-arg MIRROR="$MIRROR" \
-    --build-arg MIRROR_SECURITY="$MIRROR_SECURITY" --build-arg REVISION=test .) >"$TMP/build.log" 2>&1 && IMAGE_READY=1
+  proxied_network_up || return
+  ENGINE=podman BASE=$BASE_IMAGE BINARY=prebuilt MIRROR=$MIRROR MIRROR_SECURITY=$MIRROR_SECURITY SOURCE_DATE_EPOCH=1700000000 \
+    "$context/image/build" "$1" --isolation=oci --runtime=runc --network="ns:/run/netns/$BUILD_NS" \
+    --no-cache --build-arg http_proxy=http://127.0.0.1:3128 --build-arg REVISION=test >"$TMP/build.log" 2>&1
+}
+
+BUILD_NS=axt$$b
+proxied_network_up() {
+  [ ! -S "$TMP/proxy.sock" ] || return 0
+  ip netns add "$BUILD_NS" && ip -n "$BUILD_NS" link set lo up || return
+  background /usr/bin/python3 "$HERE/proxy.py" "$TMP/proxy.sock" "$CACHE/fetched-$PPID" 8>&-
+  background ip netns exec "$BUILD_NS" socat TCP4-LISTEN:3128,bind=127.0.0.1,fork,reuseaddr UNIX-CONNECT:"$TMP/proxy.sock" 8>&-
+  wait_for '[ -S "$TMP/proxy.sock" ] && ip netns exec "$BUILD_NS" ss -lnt | grep -q :3128'
 }
 
 # boxed FLAGS... -- WORDS: runs the image; RC, OUT, ERR, MS.
