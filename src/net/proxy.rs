@@ -3,7 +3,7 @@
 /// Names that are reached without the proxy.
 ///
 /// Measured against servers on `localhost`, `127.0.0.1` and `[::1]`. Direct to all three: curl 7.88, wget 1.21, git 2.47,
-/// requests 2.34, httpx 0.24 to 0.28, aiohttp 3.14, pip 24, axios 1, Go 1.19, Ruby 3.1 and Node's fetch before 24, which
+/// requests 2.34, httpx 0.24 to 0.28, aiohttp 3.14, pip 21.3 to 26.0, axios 1, Go 1.19, Ruby 3.1 and Node's fetch before 24, which
 /// knows no proxy. To the first two only: urllib, httpx 0.23 and undici, which look for `[::1]` with its brackets. That
 /// spelling, and `::1/128`, are not here since httpx then fails for *every* address. The network in CIDR form adds the rest of
 /// 127/8 in curl, git, requests and Go, and is passed over by the others.

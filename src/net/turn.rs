@@ -78,6 +78,8 @@ impl TurnNet {
                 put(name, &ca.bundle.to_string_lossy());
             }
             put("WGETRC", &ca.wgetrc.to_string_lossy());
+            // A `cafile` in an npmrc of the image makes npm ignore what Node trusts; the environment goes before the file.
+            put("npm_config_cafile", &ca.bundle.to_string_lossy());
         }
         pairs
     }
@@ -113,6 +115,16 @@ mod tests {
             }
         }
         assert!(pairs.iter().any(|(name, value)| name == "NO_PROXY" && value.expose() == NO_PROXY));
+    }
+
+    #[test]
+    fn npm_is_told_too() {
+        let path = |name: &str| std::path::PathBuf::from(name);
+        let ca =
+            CaPaths { own: path("/c/ca"), bundle: path("/c/bundle"), wgetrc: path("/c/wgetrc"), partly_bad: false };
+        let (pairs, _) = TurnNet { ca: Some(ca), ..TurnNet::default() }.environment();
+        let value = pairs.iter().find(|(name, _)| name == "npm_config_cafile").map(|(_, value)| value.expose());
+        assert_eq!(value, Some("/c/bundle"));
     }
 
     #[test]
