@@ -27,7 +27,7 @@ pub const PAYLOAD_MAX_BYTES: usize = 64 * 1024 * 1024;
 pub const PAYLOAD_QUIET: Duration = Duration::from_secs(1);
 /// No end of input and no complete payload within this time ends the start with an error.
 pub const PAYLOAD_DEADLINE: Duration = Duration::from_secs(120);
-/// Longest wait for standard input before a cancellation is looked at.
+/// Longest wait for standard input before the clock is looked at.
 pub const STDIN_POLL: Duration = Duration::from_millis(50);
 
 // --- host limits on fields (PROTOCOL §14) ----------------------------------------------------------------------------

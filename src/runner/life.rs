@@ -104,7 +104,7 @@ async fn run(config: Config, stop: &Stop) -> Result<(), Fatal> {
 
 /// Docker: one turn, the answer on stdout.
 async fn connect(config: Config, path: &Path, stop: &Stop) -> Result<(), Fatal> {
-    let payload = intake::from_stdin(stop.token().clone()).await?;
+    let payload = intake::from_stdin(stop.token()).await?;
     config.agent()?;
     if is_blank(&payload) {
         return Ok(());

@@ -24,7 +24,7 @@ pub(super) async fn run(config: Config, path: &Path, stop: &Stop) -> Result<(), 
     let listener = bind(path).map_err(|error| Fatal::listen(path, &error))?;
     // The host looks for this token in each piece it reads, so it is one write, after the bind (PROTOCOL §1.5).
     log::last_words("[signal] ipc_ready");
-    let payload = intake::from_stdin(stop.token().clone());
+    let payload = intake::from_stdin(stop.token());
     let (payload, link) = tokio::join!(payload, accept(listener, path, limits::ACCEPT_DEADLINE, stop));
     let Some(link) = link.map_err(|error| Fatal::listen(path, &error))? else {
         return Ok(());
