@@ -169,16 +169,21 @@ fn i08_a_host_that_never_comes_back_leaves_nothing_behind() {
 /// Nobody asks the host anything while a command runs, and yet the loss is noticed and made good.
 #[test]
 fn i08_a_lost_link_is_replaced_while_a_command_runs() {
-    let host = FakeHost::socket(bash_then_done(HELD)).start();
-    let running = runner(&host).spawn().unwrap();
-    wait_file(&host, "begun");
-    host.cut().unwrap();
-    assert!(host.wait_connections(2, LIMIT), "no second connection");
-    std::fs::write(host.workspace().join("go"), "").unwrap();
-    let output = running.wait();
-    assert_eq!((output.text().as_str(), output.code), ("done", Some(0)), "{}", output.stderr);
-    assert_eq!((lines(&host, "count").len(), host.connections().0), (1, 2));
-    assert_eq!(host.violations(), []);
+    let soak = std::env::var_os("AX_SOAK").is_some();
+    for &away in if soak { &[0, 1000, 5000, 20_000][..] } else { &[0] } {
+        let host = FakeHost::socket(bash_then_done(HELD)).start();
+        let running = runner(&host).spawn().unwrap();
+        wait_file(&host, "begun");
+        host.stop();
+        std::thread::sleep(Duration::from_millis(away));
+        host.restart().unwrap();
+        assert!(host.wait_connections(2, LIMIT), "no second connection");
+        std::fs::write(host.workspace().join("go"), "").unwrap();
+        let output = running.wait();
+        assert_eq!((output.text().as_str(), output.code), ("done", Some(0)), "away {away}: {}", output.stderr);
+        assert_eq!((lines(&host, "count").len(), host.connections().0), (1, 2), "away {away}");
+        assert_eq!(host.violations(), []);
+    }
 }
 
 /// A host that is gone for good does not leave a command at work: at once where it never dials twice, after a while where
@@ -198,7 +203,7 @@ fn i08_a_command_does_not_outlive_its_host() {
         host.stop();
         let begun = Instant::now();
         let output = running.wait();
-        println!("{transport:?}: ended {:?} after its host", begun.elapsed());
+        println!("| a runner with a stubborn command, {transport:?}: gone after its host | {:?} |", begun.elapsed());
         assert_eq!((output.code, output.timed_out), (Some(1), false), "{}", output.stderr);
         assert!(
             output.stderr.contains("ECONNRESET") && output.stderr.contains("did not come back"),
