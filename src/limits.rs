@@ -367,6 +367,10 @@ pub const BINARY_PROBE_BYTES: usize = 8 * 1024;
 
 /// Bytes of a SKILL.md's frontmatter. A YAML parser is not given more: anchors make small documents large.
 pub const FRONTMATTER_MAX_BYTES: usize = 64 * 1024;
+/// UTF-16 units of a name inside a line of the prompt: the agent's, a skill's, a parameter's.
+pub const PROMPT_NAME_MAX_UNITS: usize = 200;
+/// UTF-16 units of a description inside a line of the prompt: one that is megabytes long would push out all the others.
+pub const PROMPT_SUMMARY_MAX_UNITS: usize = 2000;
 /// Tokens of the model's context as the prompt's budget counts (PROTOCOL §10.1).
 pub const CONTEXT_WINDOW_TOKENS: usize = 200_000;
 /// Tokens the prompt leaves for the model's answer (PROTOCOL §10.3).

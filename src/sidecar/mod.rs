@@ -13,6 +13,21 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use verdict::Judge;
 
+/// What `--help` prints.
+pub const HELP: &str = "\
+usage: ax-runner git-sidecar
+
+Keeps the workspace of a Kubernetes pod in git; the runner calls it on 127.0.0.1.
+
+environment:
+  AX_WORKSPACE          the work tree, required
+  AX_GITDIR             the repository, outside the work tree, required
+  AX_GIT_SIDECAR_PORT   where to listen (default 9099)
+  WORKSPACE_REPO_URL    the remote (default: the repository's origin)
+  AX_HOST_URL           the host that judges commits; without it nothing is judged
+  LOG_LEVEL
+";
+
 /// The port when `AX_GIT_SIDECAR_PORT` names none.
 const PORT: u16 = 9099;
 

@@ -2,6 +2,7 @@
 //!
 //! Duplicate keys are errors at every level: two readers must not be able to take different values from one text.
 
+use super::plain;
 use serde::de::{DeserializeOwned, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Number, Value};
@@ -63,22 +64,11 @@ pub fn read<T: DeserializeOwned>(tool: &str, raw: Option<&str>) -> Result<T, Arg
 
 /// Fields already read, as a type.
 pub fn typed<T: DeserializeOwned>(tool: &str, fields: Map<String, Value>) -> Result<T, ArgumentError> {
-    serde_path_to_error::deserialize(Value::Object(fields)).map_err(|error| {
-        let path = error.path().to_string();
-        let fault = match path.as_str() {
-            "." | "" => plain(error.inner()),
-            path => format!("field `{path}`: {}", plain(error.inner())),
-        };
+    let given = Value::Object(fields);
+    serde_path_to_error::deserialize(&given).map_err(|error| {
+        let fault = plain::fault(error.path(), &error.inner().to_string(), &given);
         ArgumentError::Field { tool: tool.to_owned(), fault }
     })
-}
-
-/// The reader's words without the names of our types.
-fn plain(error: &serde_json::Error) -> String {
-    let names = ["a nonzero u64", "a nonzero usize", "u64", "u32", "usize"];
-    names
-        .iter()
-        .fold(error.to_string(), |text, name| text.replace(&format!("expected {name}"), "expected a whole number"))
 }
 
 /// A value as error messages show it: JSON of at most 120 characters.
@@ -188,12 +178,12 @@ mod tests {
             (r#""{\"path\":\"a\",\"path\":\"b\"}""#, "appears twice"),
             (r#""\ufeff{\"path\":\"a\"}""#, "must be a JSON object"),
             ("1e309", "number out of range"),
-            ("", "missing field `path`"),
-            ("\"\"", "missing field `path`"),
-            ("{}", "missing field `path`"),
-            (r#"{"path":"a","Path":"b"}"#, "unknown field `Path`, expected `path` or `limit`"),
-            (r#"{"path":7}"#, "field `path`: invalid type: integer `7`, expected a string"),
-            (r#"{"path":"a","limit":"2"}"#, "field `limit`: invalid type: string \"2\", expected a whole number"),
+            ("", "field `path` is missing"),
+            ("\"\"", "field `path` is missing"),
+            ("{}", "field `path` is missing"),
+            (r#"{"path":"a","Path":"b"}"#, "unknown field \"Path\"; allowed: path, limit"),
+            (r#"{"path":7}"#, "field `path` must be a string; received 7"),
+            (r#"{"path":"a","limit":"2"}"#, "field `limit` must be a whole number of at least 0; received \"2\""),
             (r#"{"path":"a","limit":-1}"#, "field `limit`"),
         ] {
             let message = refused(raw);

@@ -11,6 +11,7 @@ pub mod forward;
 pub mod glob;
 pub mod grep;
 mod lanes;
+mod plain;
 pub mod read_file;
 mod search;
 pub mod skill;

@@ -15,6 +15,7 @@ mod checkout;
 mod devhost;
 mod enter;
 mod everywhere;
+mod fifteen;
 mod files;
 mod floors;
 mod git;

@@ -370,6 +370,13 @@ fn what_is_wrong_with_a_call_is_said_before_anyone_is_asked() {
         (json!({"pattern": "\\pX"}), "at character 1: Unicode property not found"),
         (json!({"pattern": "a\nb"}), "within one line"),
         (json!({"pattern": "a\\nb"}), "within one line"),
+        (json!({"pattern": "foo\\r?$"}), "`$` matches before LF and CRLF alike"),
+        (json!({"pattern": "foo\\x0d"}), "`$` matches before LF and CRLF alike"),
+        (json!({"pattern": "foo\r", "literal": true}), "`$` matches before LF and CRLF alike"),
+        (json!({"pattern": "[\\r\\n]+"}), "within one line"),
+        (json!({"pattern": "foo\\z"}), "use ^ and $ instead of"),
+        (json!({"pattern": "\\Afoo"}), "use ^ and $ instead of"),
+        (json!({"pattern": "a|(?-m)foo$"}), "use ^ and $ instead of"),
         (json!({"pattern": "a\0"}), "NUL"),
         (json!({"pattern": "a".repeat(10_001)}), "10001 characters; the limit is 10000"),
         (json!({"pattern": "a", "glob": "["}), "field `glob`: bad glob pattern"),
@@ -378,9 +385,12 @@ fn what_is_wrong_with_a_call_is_said_before_anyone_is_asked() {
         (json!({"pattern": "a", "max_results": 10_001}), "from 1 to 10000; received 10001"),
         (json!({"pattern": "a", "context_lines": 21}), "from 0 to 20; received 21"),
         (json!({"pattern": "a", "context_lines": -1}), "context_lines"),
-        (json!({"pattern": "a", "output_mode": "x"}), "unknown variant `x`, expected one of"),
-        (json!({"pattern": "a", "pre": "x"}), "unknown field `pre`"),
-        (json!({}), "missing field `pattern`"),
+        (
+            json!({"pattern": "a", "output_mode": "x"}),
+            "field `output_mode` must be one of \"content\", \"files\", \"count\"; received \"x\"",
+        ),
+        (json!({"pattern": "a", "pre": "x"}), "unknown field \"pre\"; allowed: pattern, path"),
+        (json!({}), "field `pattern` is missing"),
     ] {
         let told = place.grep(args.clone());
         assert!(told["refused"].as_str().is_some_and(|text| text.contains(wanted)), "{args}: {told}");
