@@ -13,6 +13,7 @@ mod files;
 mod host;
 mod network;
 mod process;
+mod unix_sockets;
 
 use crate::enter::environment::Environment;
 use lexopt::{Arg, Parser};
@@ -127,7 +128,14 @@ fn examine(environment: &Environment, probe: bool) -> Vec<Layer> {
 
 /// All layers whose trial stays on this machine.
 fn examine_locally(environment: &Environment) -> Vec<Layer> {
-    [process::look(), files::look(environment), host::look(environment), cgroup::look()].concat()
+    [
+        process::look(),
+        files::look(environment),
+        host::look(environment),
+        vec![unix_sockets::look(environment)],
+        cgroup::look(),
+    ]
+    .concat()
 }
 
 fn read(args: Vec<OsString>) -> Result<Options, lexopt::Error> {
@@ -238,6 +246,7 @@ mod tests {
             "ca",
             "host",
             "proxy",
+            "unix-sockets",
             "memory-limit",
             "pids-limit",
             "cpu-limit",

@@ -44,7 +44,6 @@ background() { "$@" & STARTED+=($!); }
 
 MAIN=$$
 cleanup() {
-  [ -z "${KEEP:-}" ] || cp -r "$TMP" "$KEEP"
   local pid
   [ "$BASHPID" = "$MAIN" ] || return # a subshell that was killed
   for pid in "${STARTED[@]:-}"; do [ -n "$pid" ] && kill "$pid" 2>/dev/null; done

@@ -156,7 +156,7 @@ clients_through() {
     SEEN=$(said "$at")
     check "P $proxy: ${names[at]}" eval "[[ \$SEEN =~ \${wanted[at]} ]]"
   done
-  local before after upload uploaded
+  local before= after= upload= uploaded=
   read -r before _ 2>/dev/null <"$TMP/web/at-before"
   read -r after _ 2>/dev/null <"$TMP/web/at-after"
   SEEN="$before before, $after after"

@@ -32,9 +32,11 @@ pub use install::{ChildFilter, Installer, without_unix_sockets};
 
 use filter::Program;
 use resolve::Protected;
+use std::ffi::CString;
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 use supervisor::Supervisor;
@@ -155,6 +157,11 @@ impl Guard {
     /// Why `auto` fell back to `deny`.
     pub fn fallback(&self) -> Option<&str> {
         self.fallback.as_deref()
+    }
+
+    /// What a child gets that connects to the socket at `path`, 0 or an errno; found out with one.
+    pub fn try_connect(&self, path: &Path) -> io::Result<i32> {
+        trial::connect(&self.child(), &CString::new(path.as_os_str().as_bytes())?)
     }
 
     /// What a child needs; prepare it before the fork.

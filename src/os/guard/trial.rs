@@ -6,24 +6,42 @@ use super::super::keeper_child;
 use super::super::known::{self, Known};
 use super::install::{ChildFilter, Installer};
 use crate::limits;
+use std::ffi::CStr;
 use std::io;
 use std::time::Instant;
 
 /// No directory, whatever the system: opening it gives `ENOENT`, which only the supervisor's own attempt can bring back.
-const NOWHERE: &[u8] = b"/proc/self/ax-guard-trial\0";
+const NOWHERE: &CStr = c"/proc/self/ax-guard-trial";
+
+/// What the child tries.
+#[derive(Clone, Copy)]
+enum Attempt<'a> {
+    /// To connect to a Unix socket.
+    Connect(&'a CStr),
+    /// To make one.
+    Socket,
+}
 
 /// A connect that the supervisor has made must come back with its result.
 pub(super) fn guard(filter: &ChildFilter) -> io::Result<()> {
-    match run(filter.installer(), try_connect)? {
+    match run(filter.installer(), Attempt::Connect(NOWHERE))? {
         (0, libc::ENOENT) => Ok(()),
         (0, errno) => Err(missing("the supervisor gets", errno)),
         (errno, _) => Err(missing("the filter gets", errno)),
     }
 }
 
+/// What a child gets that connects to the socket at `path`: 0 or an errno.
+pub(super) fn connect(filter: &ChildFilter, path: &CStr) -> io::Result<i32> {
+    match run(filter.installer(), Attempt::Connect(path))? {
+        (0, errno) => Ok(errno),
+        (errno, _) => Err(missing("the filter gets", errno)),
+    }
+}
+
 /// A new Unix socket must be refused.
 pub(super) fn deny(filter: &ChildFilter) -> io::Result<()> {
-    match run(filter.installer(), try_socket)? {
+    match run(filter.installer(), Attempt::Socket)? {
         (0, libc::EAFNOSUPPORT) => Ok(()),
         (0, errno) => Err(missing("a socket gets", errno)),
         (errno, _) => Err(missing("the filter gets", errno)),
@@ -36,7 +54,7 @@ fn missing(what: &str, errno: i32) -> io::Error {
 }
 
 /// Forks a child that installs the filter and makes one attempt. Returns both errnos.
-fn run(installer: Installer, attempt: extern "C" fn() -> i32) -> io::Result<(i32, i32)> {
+fn run(installer: Installer, attempt: Attempt<'_>) -> io::Result<(i32, i32)> {
     let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC | nix::fcntl::OFlag::O_NONBLOCK)?;
     let ((), child) = Known::start(|| {
         use std::os::fd::AsRawFd;
@@ -71,7 +89,7 @@ fn run(installer: Installer, attempt: extern "C" fn() -> i32) -> io::Result<(i32
     outcome
 }
 
-fn child(installer: Installer, attempt: extern "C" fn() -> i32, writer: i32) -> ! {
+fn child(installer: Installer, attempt: Attempt<'_>, writer: i32) -> ! {
     // SAFETY: system calls on numbers and on this frame. A child of ours is readable after its exec; this one has none, so it
     // says so itself, in its own copy of our memory.
     unsafe {
@@ -83,20 +101,28 @@ fn child(installer: Installer, attempt: extern "C" fn() -> i32, writer: i32) -> 
             0 as libc::c_ulong,
         );
         let installed = installer.install();
-        let tried = if installed == 0 { attempt() } else { 0 };
+        let tried = match attempt {
+            _ if installed != 0 => 0,
+            Attempt::Connect(path) => try_connect(path),
+            Attempt::Socket => try_socket(),
+        };
         let answer = [installed, tried];
         libc::write(writer, answer.as_ptr().cast(), 8);
         libc::_exit(0)
     }
 }
 
-extern "C" fn try_connect() -> i32 {
-    // SAFETY: the address is in this frame and as long as it says.
+fn try_connect(path: &CStr) -> i32 {
+    // SAFETY: the address is in this frame and as long as it says; what does not fit is left out.
     unsafe {
         let socket = libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
+        if socket < 0 {
+            return *libc::__errno_location();
+        }
         let mut address: libc::sockaddr_un = std::mem::zeroed();
         address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-        std::ptr::copy_nonoverlapping(NOWHERE.as_ptr(), address.sun_path.as_mut_ptr().cast(), NOWHERE.len());
+        let fitting = path.count_bytes().min(address.sun_path.len() - 1);
+        std::ptr::copy_nonoverlapping(path.as_ptr(), address.sun_path.as_mut_ptr().cast(), fitting);
         let length = std::mem::size_of::<libc::sockaddr_un>() as libc::socklen_t;
         match libc::connect(socket, (&raw const address).cast(), length) {
             0 => 0,
@@ -105,7 +131,7 @@ extern "C" fn try_connect() -> i32 {
     }
 }
 
-extern "C" fn try_socket() -> i32 {
+fn try_socket() -> i32 {
     // SAFETY: numbers only.
     unsafe {
         match libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) {
