@@ -1,8 +1,6 @@
 # N01, N02, N04, N09: what leaves the box, with a sniffer at the other end. Needs root; makes its own namespaces.
 
 ATTACK="/usr/bin/python3 $TMP/attack.py $PEER4 $PEER6"
-# The agent's kernel answers a neighbour that asks for it, before the rules are loaded or beside them.
-NOISE="(arp[6:2] = 2) or (icmp6 and ip6[40] = 136)"
 ALLOWED_TUPLE="$NOISE or (arp) or (tcp and host $PEER4 and port 3128)"
 
 net_tests() {
