@@ -341,7 +341,8 @@ pod() {
 #!/bin/bash
 export CONTAINERS_CONF=$CONTAINERS_CONF CONTAINERS_STORAGE_CONF=$CONTAINERS_STORAGE_CONF PATH=$PATH
 sed "s|image: .*|image: $IMAGE|; s|ax-agent-example|axt$$|; s|value: \"http://ax-host.*|value: \"\$AX_HOST_URL\" }|; /ax-web-proxy/d
-  /name: AX_IPC_TOKEN/{N;s|.*|        - { name: AX_IPC_TOKEN, value: \"\$AX_IPC_TOKEN\" }|}; s|^spec:|spec:\n  hostNetwork: true|" \
+  /name: AX_IPC_TOKEN/{N;s|.*|        - { name: AX_IPC_TOKEN, value: \"\$AX_IPC_TOKEN\" }|}; s|^spec:|spec:\n  hostNetwork: true|
+  s|emptyDir: { sizeLimit: 2Gi }|hostPath: { path: $TMP/ws }|" \
   "$ROOT/image/k8s/pod.yaml" >"$TMP/pod.yaml"
 podman kube play --log-driver k8s-file "$TMP/pod.yaml" >&2 || exit 99
 podman inspect "axt$$-sandbox" >"$TMP/pod.json"
@@ -352,7 +353,9 @@ podman kube down "$TMP/pod.yaml" >/dev/null 2>&1
 EOF
   chmod 755 "$TMP/play"
   bash_calls 'id -u; touch /x 2>&1; ls /var/run/secrets 2>&1; echo in the pod' >"$TMP/script.json"
-  mkdir -p "$TMP/ws"
+  # Prepared as the host prepares one: the runner waits half a minute for that.
+  mkdir -p "$TMP/ws/.ax"
+  chown -R 1000:1000 "$TMP/ws"
   timeout 90 "$DEVHOST" run --transport http --workspace "$TMP/ws" --script "$TMP/script.json" --verbose go -- "$TMP/play" >"$TMP/out" 2>"$TMP/err" </dev/null
   RC=$?
   SEEN="exit $RC: $(grep -v '^  | {' "$TMP/err" | tail -n 25)"
