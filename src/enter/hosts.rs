@@ -68,7 +68,10 @@ pub(crate) fn add(file: &Path, addresses: &Addresses) -> std::io::Result<()> {
     if !lines.is_empty() && !text.is_empty() && !text.ends_with('\n') {
         lines.insert(0, '\n');
     }
-    hosts.write_all(lines.as_bytes())
+    hosts.write_all(lines.as_bytes()).inspect_err(|_| {
+        // Half a line could name another address.
+        let _ = hosts.set_len(bytes.len() as u64);
+    })
 }
 
 #[cfg(test)]

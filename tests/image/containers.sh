@@ -122,6 +122,11 @@ image_contents() {
   check "a read-only .agents is announced" [ "$OUT" = /home/user/.agents ]
   boxed $PROVIDER -e AX_AGENTS_DIR=/x -v "$TMP/share:/home/user/.agents:rw" -- bash -c 'echo $AX_AGENTS_DIR'
   check "a writable one is not, and the log says why" eval "[ -z \"\$OUT\" ] && grep -q agents_dir_writable '$TMP/err'"
+  mkdir -p "$TMP/shut"
+  chmod 555 "$TMP/shut"
+  chown 1000:1000 "$TMP/shut"
+  boxed $PROVIDER -v "$TMP/shut:/home/user/.agents:rw" -- bash -c 'echo $AX_AGENTS_DIR'
+  check "nor is one that its owner has only shut" eval "[ -z \"\$OUT\" ] && grep -q agents_dir_writable '$TMP/err'"
   boxed $PROVIDER -- bash -c 'echo $PATH'
   check "/workspace/bin is in no PATH of the image's own" eval "! printf '%s' \"\$OUT\" | grep -q workspace"
 }
@@ -206,6 +211,10 @@ EOF
   SEEN=$(podman exec -u 0 "axt$$-exec" bash -c "$LOOK; nft list ruleset 2>&1")
   check "N06 exec as root holds no capability either" eval "printf '%s' \"\$SEEN\" | grep -q 'CapEff: $EMPTY'"
   podman rm -f -t 0 "axt$$-exec" >/dev/null 2>&1
+  podman run -d --rm --label "ax-image-test=$$" --name "axt$$-priv" --privileged --network=none --user 0 --entrypoint sleep $IMAGE 60 >/dev/null
+  SEEN=$(podman exec -u 0 "axt$$-priv" /opt/ax/bin/ax-runner enter -- echo RAN 2>&1; echo "exit $?")
+  check "N04 an exec into a privileged container is refused" eval "[[ '$SEEN' == *privileged*'exit 77' ]]"
+  podman rm -f -t 0 "axt$$-priv" >/dev/null 2>&1
 }
 
 closed_in_a_container() {
@@ -228,7 +237,7 @@ box_refused() {
   shift 3
   sniff_start
   boxed --network "ns:/run/netns/$AGENT_NS" "$@" -- bash -c 'echo RAN'
-  sniff_stop
+  sniff_stop "$NOISE"
   printf '      %-44s exit %s, %s packets, %s ms: %s\n' "$name" "$RC" "$PACKETS" "$MS" "$(tail -n1 "$TMP/err")"
   SEEN="exit $RC, $PACKETS packets: $OUT $ERR"
   check "$name" eval "[ $RC = $code -a $PACKETS = 0 -a -z \"\$OUT\" ] && grep -q '$word' '$TMP/err'"
@@ -240,6 +249,7 @@ refused_in_a_container() {
   box_refused "N06 container with NET_ADMIN alone" 77 SETPCAP --user 0 --cap-drop ALL --cap-add NET_ADMIN -e AX_NET_POLICY=none
   box_refused "N04 container as its own user with a policy" 77 NET_ADMIN -e AX_NET_POLICY=none
   box_refused "N04 privileged container" 77 privileged --user 0 --privileged -e AX_NET_POLICY=none
+  box_refused "N04 privileged container with an init" 77 privileged --init --user 0 --privileged -e AX_NET_POLICY=none
   box_refused "N04 container without nft" 77 nftables $four -v /dev/null:/usr/sbin/nft -e AX_NET_POLICY=none
   box_refused "root without capabilities never runs the payload" 77 SETUID --user 0 --cap-drop ALL -e AX_NET_POLICY=external
   box_refused "N04 isolated, and there is a network" 77 eth0 -e AX_NET_POLICY=isolated
@@ -299,7 +309,11 @@ derived_node() {
   boxed $PROVIDER -v "$node:/usr/local/bin/node:ro" --entrypoint node -- --version
   [ "$RC" = 0 ] || { skip "a real Node given our script" "this machine's node does not run in the image"; return; }
   boxed $PROVIDER -v "$node:/usr/local/bin/node:ro" --entrypoint node -- /opt/ax/dist/agent/runner.js --agent pi-coding-agent
-  check "a real Node ($OUT) hands our script over" eval "[ $RC = 1 ] && grep -q missing_args '$TMP/err'"
+  check "a real Node hands our script over" eval "[ $RC = 1 ] && grep -q missing_args '$TMP/err'"
+  boxed $PROVIDER -v "$node:/usr/local/bin/node:ro" --entrypoint node -- dist/agent/git-sidecar.js
+  check "and the sidecar under its own name, though it is a link" eval "[ $RC != 0 ] && ! grep -qE 'missing_args|Node.js' '$TMP/err' && grep -qi sidecar '$TMP/err'"
+  boxed $PROVIDER -v "$node:/usr/local/bin/node:ro" --entrypoint node -- -e 'console.log(6 * 7)'
+  check "and is itself for all else" [ "$OUT" = 42 ]
 }
 
 # N13: nothing but the binary.
@@ -327,23 +341,27 @@ pod() {
 #!/bin/bash
 export CONTAINERS_CONF=$CONTAINERS_CONF CONTAINERS_STORAGE_CONF=$CONTAINERS_STORAGE_CONF PATH=$PATH
 sed "s|image: .*|image: $IMAGE|; s|ax-agent-example|axt$$|; s|value: \"http://ax-host.*|value: \"\$AX_HOST_URL\" }|; /ax-web-proxy/d
-  /name: AX_IPC_TOKEN/{N;s|.*|        - { name: AX_IPC_TOKEN, value: \"\$AX_IPC_TOKEN\" }|}; s|^spec:|spec:\n  hostNetwork: true|" \
+  /name: AX_IPC_TOKEN/{N;s|.*|        - { name: AX_IPC_TOKEN, value: \"\$AX_IPC_TOKEN\" }|}; s|^spec:|spec:\n  hostNetwork: true|
+  s|emptyDir: { sizeLimit: 2Gi }|hostPath: { path: $TMP/ws }|" \
   "$ROOT/image/k8s/pod.yaml" >"$TMP/pod.yaml"
 podman kube play --log-driver k8s-file "$TMP/pod.yaml" >&2 || exit 99
 podman inspect "axt$$-sandbox" >"$TMP/pod.json"
 podman wait "axt$$-sandbox" >/dev/null
 podman logs "axt$$-sandbox" >&2
+# The pod's own process holds standard error open, which the development host waits for.
+podman kube down "$TMP/pod.yaml" >/dev/null 2>&1
 EOF
   chmod 755 "$TMP/play"
   bash_calls 'id -u; touch /x 2>&1; ls /var/run/secrets 2>&1; echo in the pod' >"$TMP/script.json"
-  mkdir -p "$TMP/ws"
+  # Prepared as the host prepares one: the runner waits half a minute for that.
+  mkdir -p "$TMP/ws/.ax"
+  chown -R 1000:1000 "$TMP/ws"
   timeout 90 "$DEVHOST" run --transport http --workspace "$TMP/ws" --script "$TMP/script.json" --verbose go -- "$TMP/play" >"$TMP/out" 2>"$TMP/err" </dev/null
   RC=$?
   SEEN="exit $RC: $(grep -v '^  | {' "$TMP/err" | tail -n 25)"
   check "the pod plays, with a whole turn over HTTP in it" eval "[ $RC = 0 ] && grep -q '| in the pod' '$TMP/err' && grep -q 'Read-only file system' '$TMP/err'"
   SEEN=$(jq -c '.[0] | [.Config.User, .HostConfig.ReadonlyRootfs, (.EffectiveCaps // []), (.BoundingCaps // [])]' "$TMP/pod.json")
   check "the pod's container is uid 1000, read-only, without capabilities" [ "$SEEN" = '["1000:1000",true,[],[]]' ]
-  podman kube down "$TMP/pod.yaml" >/dev/null 2>&1
 }
 
 # The reverse bridge: the runner listens inside, a relay publishes the socket as Apple's runtime does.

@@ -22,6 +22,7 @@ place_up() {
 start_group() {
   local place=$PLACE/${#GROUPS_STARTED[@]}
   mkdir "$place"
+  : >"$place.log"
   AX_IMAGE_TMP=$place setsid ./run --part "$@" >"$place.log" 2>&1 9>&- </dev/null &
   GROUPS_STARTED+=($!)
   LOGS_STARTED+=("$place.log")

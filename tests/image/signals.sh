@@ -18,7 +18,7 @@ as_init() {
 ends_within() {
   local start rc
   start=$(date +%s%N)
-  (sleep 20; kill -KILL $OUTER $INIT) 2>/dev/null & local watchdog=$!
+  (trap - TERM EXIT; sleep 20; kill -KILL $OUTER $INIT) 2>/dev/null & local watchdog=$!
   wait $OUTER
   rc=$?
   kill $watchdog 2>/dev/null
