@@ -74,7 +74,7 @@ async fn live(config: Config) -> u8 {
             };
             stop.signal().map_or(outcome, |signal| Err(Fatal::Signal(signal)))
         }
-        Err(error) => Err(Fatal::Client(format!("signals cannot be handled: {error}"))),
+        Err(error) => Err(Fatal::Resources(format!("signals cannot be handled: {error}"))),
     };
     outcome.map_or_else(|fatal| failed(&fatal), |()| 0)
 }

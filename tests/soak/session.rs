@@ -97,7 +97,7 @@ fn judge(turns: usize, looks: &[Look]) {
         &format!("session of {turns} turns: RSS after {WARM_UP} turns, at the end, at most (KB)"),
         format!("{}, {}, {}", first.rss, last.rss, own(|look| look.rss).max().unwrap_or(0)),
     );
-    row("its own memory: after the warm-up, at the end (KB)", format!("{}, {}", first.own, last.own));
+    row("its own memory, at each look (KB)", format!("{:?}", own(|look| look.own).collect::<Vec<_>>()));
     row("descriptors, at each look", format!("{descriptors:?}"));
     row("children and zombies, at each look", 0);
     assert!(last.own <= first.own + GROWTH_KB, "memory grows: {looks:?}");
