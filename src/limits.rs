@@ -296,6 +296,9 @@ pub const WORKSPACE_POLL: Duration = Duration::from_millis(200);
 pub const SIGNALS_REFUSED_MAX: usize = 16;
 /// Threads for file work: enough for the calls that run side by side, few enough for a small container.
 pub const BLOCKING_THREADS: usize = 16;
+/// Descriptors that must be free at the start: enough for the runtime, the link and one command. With fewer the first of
+/// them to be missing would decide how the process fails.
+pub const DESCRIPTORS_MIN: usize = 24;
 /// Idle time after which such a thread ends. Long: a thread once made still works when commands have filled the container's
 /// process limit and no new one can be had.
 pub const BLOCKING_THREAD_IDLE: Duration = Duration::from_secs(3600);

@@ -96,15 +96,17 @@ extern "C" fn note(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
     // thread's own. The buffer is valid for its length, and a write to a pipe this small is whole or not at all.
     unsafe {
         let errno = *libc::__errno_location();
-        let refused = from_below((*info).si_code, (*info).si_pid()) && {
-            // Signals of a kind merge while one waits, and in a flood of them the host's would be lost.
-            REFUSED.fetch_add(1, Ordering::Relaxed) < limits::SIGNALS_REFUSED_MAX
-        };
-        if !refused && HEARD.fetch_add(1, Ordering::Relaxed) > 0 {
+        let below = from_below((*info).si_code, (*info).si_pid());
+        // Signals of a kind merge while one waits, and in a flood of them the host's would be lost.
+        let refused = below && REFUSED.fetch_add(1, Ordering::Relaxed) < limits::SIGNALS_REFUSED_MAX;
+        let again = !refused && HEARD.fetch_add(1, Ordering::Relaxed) > 0;
+        if again && !below {
             basics::die_now(128 + signal);
         }
-        let record = [signal as u8, u8::from(refused)];
-        libc::write(CHANNEL.load(Ordering::Acquire), record.as_ptr().cast(), record.len());
+        if !again {
+            let record = [signal as u8, u8::from(refused)];
+            libc::write(CHANNEL.load(Ordering::Acquire), record.as_ptr().cast(), record.len());
+        }
         *libc::__errno_location() = errno;
     }
 }

@@ -9,6 +9,7 @@ use super::{intake, listen, work};
 use crate::link::{AnthropicLink, HostLink, SocketLink};
 use crate::wire::{Content, Payload};
 use crate::{limits, log, os};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use tokio::runtime::Runtime;
@@ -21,37 +22,33 @@ pub fn main(config: Config) -> u8 {
     if let Err(error) = os::harden() {
         tracing::warn!(component = "runner", error = %error, "hardening_incomplete");
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .max_blocking_threads(limits::BLOCKING_THREADS)
-        .thread_keep_alive(limits::BLOCKING_THREAD_IDLE)
-        .build();
-    let code = match runtime {
+    let code = match runtime() {
         Ok(runtime) => {
-            let code = match first_thread(&runtime) {
-                Ok(()) => runtime.block_on(live(config)),
-                Err(error) => failed(&Fatal::Resources(error)),
-            };
+            let code = runtime.block_on(live(config));
             // A thread that still waits for stdin or a slow disk must not hold the exit.
             runtime.shutdown_background();
             code
         }
-        Err(error) => {
-            let fatal = Fatal::Resources(error.to_string());
-            failed(&fatal)
-        }
+        Err(error) => failed(&Fatal::Resources(error.to_string())),
     };
     log::finish();
     code
 }
 
-/// Has the runtime start a thread for blocking work, while there is room for one: it panics where it has none and cannot
-/// get one, and never after that.
-fn first_thread(runtime: &Runtime) -> Result<(), String> {
-    let trial = std::thread::Builder::new().spawn(|| {}).map_err(|error| error.to_string())?;
-    trial.join().map_err(|_| "the first thread failed".to_owned())?;
+/// A runtime that has what it would panic without: room for its own descriptors, and a first thread for blocking work. Once it
+/// has one it never asks for another in vain.
+fn runtime() -> io::Result<Runtime> {
+    let room = (0..limits::DESCRIPTORS_MIN / 2).map(|_| io::pipe()).collect::<io::Result<Vec<_>>>()?;
+    drop(room);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(limits::BLOCKING_THREADS)
+        .thread_keep_alive(limits::BLOCKING_THREAD_IDLE)
+        .build()?;
+    let trial = std::thread::Builder::new().spawn(|| {})?;
+    trial.join().map_err(|_| io::Error::other("the first thread failed"))?;
     runtime.spawn_blocking(|| {});
-    Ok(())
+    Ok(runtime)
 }
 
 /// The last line, and the exit code.
@@ -74,7 +71,7 @@ async fn live(config: Config) -> u8 {
             };
             stop.signal().map_or(outcome, |signal| Err(Fatal::Signal(signal)))
         }
-        Err(error) => Err(Fatal::Client(format!("signals cannot be handled: {error}"))),
+        Err(error) => Err(Fatal::Resources(format!("signals cannot be handled: {error}"))),
     };
     outcome.map_or_else(|fatal| failed(&fatal), |()| 0)
 }

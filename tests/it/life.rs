@@ -380,6 +380,31 @@ fn a_start_without_room_for_a_thread_says_so() {
 }
 
 #[test]
+fn a_start_without_descriptors_says_so() {
+    for transport in TRANSPORTS {
+        for limit in [3, 4, 6, 8, 12, 16, 24, 28, 32, 64] {
+            let host = FakeHost::builder(transport, Script::text("done")).start();
+            let mut payload = host.payload("go");
+            payload["singleTurn"] = json!(true);
+            let script = format!("ulimit -n {limit}; exec \"$0\" \"$@\"");
+            let limited = host.runner("/bin/bash").arguments(["-c", &script, RUNNER, "/opt/ax/dist/agent/runner.js"]);
+            let output = limited.payload(&payload).deadline(LIMIT).run();
+            let at = format!("{transport:?}, {limit}: {output:?}");
+            match output.code {
+                Some(0) => assert_eq!(host.answer().unwrap_or_else(|| output.text()), "done", "{at}"),
+                code => {
+                    // The program's loader is not ours: it ends with 127.
+                    assert!(code == Some(1) || (limit == 3 && code == Some(127)), "{at}");
+                    assert!(output.stderr.lines().last().is_some_and(|line| line.len() > 20), "{at}");
+                }
+            }
+            assert!(limit < 64 || output.code == Some(0), "{at}");
+            assert!(!output.stderr.contains("\"panic\"") && !output.timed_out, "{at}");
+        }
+    }
+}
+
+#[test]
 fn the_answer_comes_though_commands_fill_the_process_limit() {
     let test = "the_answer_comes_though_commands_fill_the_process_limit";
     if !crate::everywhere::python(test) {

@@ -80,9 +80,11 @@ impl Phase {
     }
 
     fn host(self, transport: Transport, mark: &str) -> FakeHost {
-        let background = format!("setsid -f bash -c \"trap '' TERM HUP INT; sleep {mark}; :\"; touch ready");
+        // `ready` once both are stubborn.
+        let background =
+            format!("trap '' TERM; setsid -f bash -c \"trap '' TERM HUP INT; touch ready; sleep {mark}; :\"");
         let script = match self {
-            Self::Command => bash_then_done(&format!("{background}; trap '' TERM; sleep {mark}; sleep {mark}")),
+            Self::Command | Self::After(_) => bash_then_done(&format!("{background}; sleep {mark}; sleep {mark}")),
             Self::Stdout => Script::text(&"a long answer ".repeat(30_000)),
             _ => bash_then_done(&background),
         };
