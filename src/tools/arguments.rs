@@ -116,6 +116,10 @@ impl<'de> Visitor<'de> for StrictVisitor {
     }
 
     fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
+        // 3.0 is the integer 3 to the host, which reads JSON as JavaScript does.
+        if value.fract() == 0.0 && value.abs() < 9e15 {
+            return Ok((value as i64).into());
+        }
         Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("number out of range"))
     }
 
@@ -163,6 +167,7 @@ mod tests {
     fn only_one_canonical_object_is_accepted() {
         assert_eq!(read("t", Some(r#" {"path":"a","limit":null} "#)), Ok(Args { path: "a".into(), limit: None }));
         assert_eq!(read("t", Some(r#""{\"path\":\"a\"}""#)), Ok(Args { path: "a".into(), limit: None }));
+        assert_eq!(read("t", Some(r#"{"path":"a","limit":2.0}"#)), Ok(Args { path: "a".into(), limit: Some(2) }));
         for (raw, wanted) in [
             (r#"{"path":"a","path":"b"}"#, "key \"path\" appears twice"),
             (r#"{"path":"a","\u0070ath":"b"}"#, "key \"path\" appears twice"),

@@ -5,7 +5,7 @@ use super::Finished;
 use super::file_result::{done, failed};
 use super::search::content::{Hits, Line, Outcome, Query, Want};
 use super::search::note::{Notes, shown};
-use super::search::pattern::{All, Pattern};
+use super::search::pattern::{All, GIT, OUTSIDE, Pattern};
 use super::search::{Start, max_results, path, start};
 use crate::gate::{Approved, Proposal};
 use crate::wire::{Approve, Operation, ToolSpec, check};
@@ -145,14 +145,18 @@ fn matcher(pattern: &str, ignore_case: bool, literal: bool) -> Result<RegexMatch
             ));
         }
     }
-    let built = RegexMatcherBuilder::new()
-        .case_insensitive(ignore_case)
-        .fixed_strings(literal)
-        .multi_line(true)
-        .crlf(true)
-        .size_limit(limits::GREP_REGEX_MAX_BYTES)
-        .dfa_size_limit(limits::GREP_REGEX_MAX_BYTES)
-        .build(pattern);
+    let build = |pattern: &str| {
+        RegexMatcherBuilder::new()
+            .case_insensitive(ignore_case)
+            .fixed_strings(literal)
+            .multi_line(true)
+            .crlf(true)
+            .size_limit(limits::GREP_REGEX_MAX_BYTES)
+            .dfa_size_limit(limits::GREP_REGEX_MAX_BYTES)
+            .build(pattern)
+    };
+    // The matcher puts the pattern in brackets; with (?x) a comment at its end would swallow the closing one.
+    let built = build(pattern).or_else(|error| build(&format!("{pattern}\n")).map_err(|_| error));
     built.map_err(|error| match super::one_line(&error.to_string()) {
         banned if banned.contains("is not allowed in a regex") => format!(
             "{TOOL}: bad pattern: a pattern matches within one line, so it cannot contain a line break (\\n or \\r); `$` \
@@ -218,7 +222,10 @@ fn search(call: &Call, workspace: &Workspace, stop: Stop<'_>) -> Result<Found, F
             }
             (full, stopped) = (listed.full, listed.stopped);
             if call.filter.as_ref().is_some_and(|filter| filter.outside) {
-                notes.add("The glob names paths outside the workspace, where nothing is searched");
+                notes.add(OUTSIDE);
+            }
+            if call.filter.as_ref().is_some_and(|filter| filter.git) {
+                notes.add(GIT);
             }
             query.all(&base, &listed)
         }
