@@ -155,8 +155,10 @@ turn() {
 ipc=\$(dirname "\$AX_IPC_SOCKET")
 chmod 711 "\$ipc"; chmod 666 "\$ipc"/*.sock
 export CONTAINERS_CONF=$CONTAINERS_CONF CONTAINERS_STORAGE_CONF=$CONTAINERS_STORAGE_CONF PATH=$PATH
+[ -z "${WEB_PROXY:-}" ] || timeout 60 socat UNIX-LISTEN:"\$ipc/web.sock",fork,mode=666 SYSTEM:'echo proxied' >/dev/null 2>&1 &
 exec podman ${ENGINE_FLAGS:-} run --rm -i --label ax-image-test=$$ $* -v "\$AX_WORKSPACE:/workspace:rw" -v "\$ipc:\$ipc:rw" -w /workspace \\
   -e AX_IPC_SOCKET="\$AX_IPC_SOCKET" -e AX_WORKSPACE=/workspace -e AX_HOME=/tmp/.ax-agent -e PATH=/workspace/bin:/usr/bin:/bin \\
+  ${WEB_PROXY:+-e AX_WEB_PROXY_SOCKET="\$ipc/web.sock"} \\
   $IMAGE /opt/ax/dist/agent/runner.js --agent pi-coding-agent
 EOF
   chmod 755 "$TMP/engine"
@@ -291,6 +293,11 @@ X' 'echo ok')" --network=none --cap-drop=ALL --read-only --read-only-tmpfs=false
   turn "$(bash_calls 'for f in /proc/net/tcp /proc/net/tcp6 /proc/net/udp /proc/net/udp6; do awk "NR>1 && (\$4==\"0A\" || FILENAME ~ /udp/)" $f; done; grep -c @ /proc/net/unix; true')" $PROVIDER
   SEEN="$(grep -A8 'proc/net/tcp' "$TMP/err")"
   check "N15 nothing of ours listens without a web proxy" eval "! printf '%s' \"\$SEEN\" | grep -qE '0100007F:'"
+  WEB_PROXY=yes turn "$(bash_calls "$(cat "$HERE/listeners.sh")")" $PROVIDER
+  SEEN="exit $RC: $(grep -A6 'listener' "$TMP/err" | head -n 12)"
+  check "N15 with a web proxy one listener, on loopback, and no abstract socket" grep -q '| 1 listener, 0 elsewhere, 0 abstract' "$TMP/err"
+  check "N15 its port cannot be taken over" eval "[ \$(grep -c '| refused to bind' '$TMP/err') = 6 ] && ! grep -q '| TAKEN' '$TMP/err'"
+  check "N15 what it gives without credentials is the host's to give" grep -q '| says proxied' "$TMP/err"
 }
 
 # A derived image with a Node of its own, before and behind ours in PATH.
@@ -385,20 +392,39 @@ EOF
   check "listen mode: a turn over a published socket" eval "[ $RC = 0 ] && grep -q 'over the bridge' '$TMP/err'"
 }
 
-# For people, not for passing.
+# For people, not for passing: a table of two things each, measured turn about in one run, and their ratio. With
+# AX_WRITE_FIGURES=1 it takes the place of the one in image/README.md.
 figures() {
-  local base image turn times
+  local base image
   base=$(podman image inspect -f '{{.Size}}' $BASE_IMAGE) image=$(podman image inspect -f '{{.Size}}' $IMAGE)
-  printf '      image %s MiB over a base of %s MiB (of it the binary: %s MiB)\n' $(((image - base) >> 20)) $((base >> 20)) $(($(stat -c %s "$BIN") >> 20))
   network_up || { not_ok network "the namespaces could not be made"; return; }
-  for policy in external none; do
-    times=$(for turn in $(seq 20); do
-      reset_rules
-      local start=$(date +%s%N)
-      in_agent env -i AX_NET_POLICY=$policy "$BIN" enter -- true 2>/dev/null
-      echo $((($(date +%s%N) - start) / 1000))
-    done | sort -n | sed -n 10p)
-    printf '      enter with the mode %s: %s us, median of 20, with ip netns exec and env around it\n' $policy "$times"
-  done
+  cat >"$TMP/timing" <<'EOF'
+took() { local start=${EPOCHREALTIME/[.,]/}; "${@:2}" >/dev/null 2>&1; echo "$1 $((${EPOCHREALTIME/[.,]/} - start))"; }
+three_runs() { nft -f "$RULES"; nft -j list table inet ax_egress; nft -j list table inet ax_egress; }
+for turn in $(seq 31); do
+  took bare env -i /bin/true
+  took external env -i AX_NET_POLICY=external "$BIN" enter -- /bin/true
+  nft flush ruleset
+  took none env -i AX_NET_POLICY=none "$BIN" enter -- /bin/true
+  nft flush ruleset
+  took nft three_runs
+done
+EOF
+  env -i AX_NET_POLICY=none "$BIN" enter --print >"$TMP/rules"
+  in_agent env RULES="$TMP/rules" BIN="$BIN" bash "$TMP/timing" >"$TMP/times"
   network_down
+  median() { sed -n "s/^$1 //p" "$TMP/times" | sort -n | sed -n 16p; }
+  row() { printf '| %s | %s | %s | %s | %s |\n' "$1" "$2" "$3" "$4" "$(awk -v a="$5" -v b="$6" 'BEGIN { printf "%.2f", a / b }')"; }
+  mib() { awk -v b="$1" 'BEGIN { printf "%.0f MiB", b / 1048576 }'; }
+  ms() { awk -v us="$(median "$1")" 'BEGIN { printf "%.1f ms", us / 1000 }'; }
+  {
+    echo '| measured | figure | beside it | its figure | ratio |'
+    echo '|---|--:|---|--:|--:|'
+    row "size of the image" "$(mib "$image")" "its base" "$(mib "$base")" "$image" "$base"
+    row "of it the binary" "$(mib "$(stat -c %s "$BIN")")" "what is added to the base" "$(mib $((image - base)))" "$(stat -c %s "$BIN")" $((image - base))
+    row '`enter` with the mode `external`' "$(ms external)" 'the command alone' "$(ms bare)" "$(median external)" "$(median bare)"
+    row '`enter` with the mode `none`' "$(ms none)" 'the three runs of `nft` alone' "$(ms nft)" "$(median none)" "$(median nft)"
+  } >"$TMP/figures"
+  sed 's/^/      /' "$TMP/figures"
+  [ -z "${AX_WRITE_FIGURES:-}" ] || sed -i -e "/^<!-- figures -->/,/^<!-- end -->/{//!d}" -e "/^<!-- figures -->/r $TMP/figures" "$ROOT/image/README.md"
 }

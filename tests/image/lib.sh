@@ -109,7 +109,7 @@ sniff_start() {
   "${IN_PEER[@]}" tcpdump -i eth0 -Q in --immediate-mode -U -s0 -w "$PCAP" >/dev/null 2>"$PCAP.log" &
   SNIFFER=$!
   local turn
-  for turn in $(seq 100); do grep -q 'listening on' "$PCAP.log" && break; sleep 0.02; done
+  for turn in $(seq 100); do grep -qs 'listening on' "$PCAP.log" && break; sleep 0.02; done
 }
 # Ends the sniffer; $PACKETS is what came from the agent besides $1 (a tcpdump expression), $PCAP the file.
 sniff_stop() {

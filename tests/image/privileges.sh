@@ -4,7 +4,21 @@ privilege_tests() {
   need unshare setpriv capsh
   everything_is_dropped "as root with everything" ""
   everything_is_dropped "as root with four capabilities" "capsh --drop=$(all_but cap_net_admin cap_setuid cap_setgid cap_setpcap) --"
+  root_by_request
   home_and_environment
+}
+
+# The flag whose name says insecure keeps the user and nothing else; no variable does the same.
+root_by_request() {
+  echo "ip link set lo up; AX_NET_POLICY=none exec $BIN enter --insecure-keep-root -- bash $TMP/look" >"$TMP/go"
+  unshare -n bash "$TMP/go" >"$TMP/out" 2>"$TMP/err" </dev/null
+  SEEN="$(grep -E '^(Uid|Cap...|NoNewPrivs):' "$TMP/out" | tr -s '\t\n ' ' ') $(cat "$TMP/err")"
+  check "--insecure-keep-root: root without any capability" eval \
+    "[[ '$SEEN' == *'Uid: 0 0 0 0'* && '$SEEN' == *'CapPrm: 0000000000000000 CapEff: 0000000000000000 CapBnd: 0000000000000000'* && '$SEEN' == *'NoNewPrivs: 1'* ]]"
+  echo "ip link set lo up; AX_INSECURE_KEEP_ROOT=1 AX_NET_POLICY=none exec $BIN enter -- id -u" >"$TMP/go"
+  unshare -n bash "$TMP/go" >"$TMP/out" 2>"$TMP/err" </dev/null
+  SEEN=$(cat "$TMP/out" "$TMP/err")
+  check "without it nothing runs as root" [ "$(cat "$TMP/out")" = 1000 ]
 }
 
 # Capability names except the given ones, as a list for capsh.

@@ -19,6 +19,11 @@ what_the_build_fetched() {
 same_twice() {
   build localhost/ax-image-test/again:latest || { not_ok "S01 a second build" "$(tail -n 5 "$TMP/build.log")"; return; }
   SEEN=$(podman image inspect -f '{{.Digest}} {{.RootFS.Layers}}' $IMAGE localhost/ax-image-test/again:latest)
-  check "S01 two builds from nothing are the same image, bit by bit" [ "$(sort -u <<<"$SEEN" | wc -l)" = 1 ]
+  if [ "$(grep -c '^sha256:' <<<"$SEEN") $(sort -u <<<"$SEEN" | wc -l)" = "2 1" ]; then
+    ok "S01 two builds from nothing are the same image, bit by bit"
+  else
+    not_ok "S01 two builds from nothing are the same image" "$(diff -rq --no-dereference "$(podman image mount $IMAGE)" "$(podman image mount localhost/ax-image-test/again:latest)" 2>&1 | head -n 10)"
+    podman image unmount -a >/dev/null
+  fi
   podman rmi -f localhost/ax-image-test/again:latest >/dev/null 2>&1
 }
