@@ -12,7 +12,7 @@ pub mod glob;
 pub mod grep;
 mod lanes;
 pub mod read_file;
-mod search;
+pub(crate) mod search;
 pub mod skill;
 pub mod skill_write;
 mod toolbox;
