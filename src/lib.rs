@@ -33,6 +33,9 @@ pub mod cli;
 pub mod devhost;
 pub mod doctor;
 pub mod enter;
+#[cfg(any(test, fuzzing))]
+#[path = "../tests/fuzz/mod.rs"]
+pub mod fuzz;
 pub mod gate;
 pub mod git;
 pub mod http;

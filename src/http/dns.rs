@@ -92,7 +92,7 @@ async fn ask_version(
     Ok(server.lookup_ip(name).await.map_err(failed)?.iter().collect())
 }
 
-fn in_hosts_file(text: &str, name: &str) -> Vec<IpAddr> {
+pub(crate) fn in_hosts_file(text: &str, name: &str) -> Vec<IpAddr> {
     text.lines()
         .map(|line| line.split('#').next().unwrap_or_default().split_whitespace())
         .filter_map(|mut words| {

@@ -1,6 +1,6 @@
 //! The link to the host: one question, one answer, whatever the transport (PROTOCOL §3, §4).
 
-mod anthropic;
+pub(crate) mod anthropic;
 mod connection;
 mod http;
 mod pending;

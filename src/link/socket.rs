@@ -114,8 +114,17 @@ impl SocketLink {
     async fn exchange(&self, action: &Action, context: &CallContext) -> Result<Reply, CallError> {
         let timeout = action.timeout(self.llm_timeout);
         let mut repeated = false;
+        // The host can have carried it out, whatever becomes of the repetition.
+        let mut seen = false;
         loop {
-            let connection = self.connection().await?;
+            let connection = match self.connection().await {
+                Ok(connection) => connection,
+                Err(error) if seen => {
+                    tracing::warn!(component = "ipc-client", error = %error, "ipc_call_not_repeated");
+                    return Err(CallError::OutcomeUnknown);
+                }
+                Err(error) => return Err(error),
+            };
             let id = self.next_id.fetch_add(1, Ordering::Relaxed);
             let body = action.encode(Some(&id.to_string()), &context.meta).map_err(|_| CallError::Unencodable)?;
             let max = limits::FRAME_SEND_MAX_BYTES;
@@ -127,9 +136,10 @@ impl SocketLink {
                 Ok(reply) => return Ok(reply),
                 Err(Failure::Silence) => return Err(CallError::TimedOut(timeout.as_millis())),
                 Err(Failure::Lost { complete }) => {
+                    seen |= complete;
                     let safe = !complete || action.repeatable();
                     if !safe || repeated || self.redial.is_none() {
-                        return Err(match complete {
+                        return Err(match seen {
                             true => CallError::OutcomeUnknown,
                             false => CallError::NotSent("the connection was lost".to_owned()),
                         });

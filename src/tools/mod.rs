@@ -13,7 +13,7 @@ pub mod grep;
 mod lanes;
 mod plain;
 pub mod read_file;
-mod search;
+pub(crate) mod search;
 pub mod skill;
 pub mod skill_write;
 mod toolbox;

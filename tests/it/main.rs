@@ -10,12 +10,15 @@
 
 mod anthropic;
 mod bash;
+mod cases;
 mod catalogue;
 mod checkout;
 mod devhost;
 mod enter;
 mod everywhere;
 mod fifteen;
+#[path = "../faults/mod.rs"]
+mod faults;
 mod files;
 mod floors;
 mod git;
@@ -26,6 +29,8 @@ mod life;
 mod link;
 mod listen;
 mod net;
+#[cfg(target_os = "linux")]
+mod old_kernels;
 mod paths;
 #[cfg(target_os = "linux")]
 mod pid1;

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 mod many;
 mod output;
 mod returning;
+mod schedule;
 mod stopping;
 mod surroundings;
 mod unprivileged;

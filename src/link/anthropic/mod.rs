@@ -5,7 +5,7 @@
 
 mod outcome;
 mod request;
-mod stream;
+pub(crate) mod stream;
 
 use super::{BoxFuture, CallContext, CallError, HostLink};
 use crate::http::sse::{Events, SseError};
