@@ -259,6 +259,8 @@ pub const GUARD_THREADS_STANDING: usize = 2;
 pub const GUARD_THREADS_MAX: usize = 24;
 /// After this long without work a thread beyond the standing ones ends.
 pub const GUARD_THREAD_IDLE: Duration = Duration::from_secs(5);
+/// How often a path is resolved again because something was renamed meanwhile; a rename storm must not hold a thread.
+pub const RESOLVE_TRIES: usize = 1_000;
 /// Bytes of a guard thread's stack.
 pub const GUARD_STACK_BYTES: usize = 128 * 1024;
 /// Time the trial at the start has; a kernel that lets it hang does not have what the guard needs.

@@ -37,8 +37,8 @@ pub(crate) struct State {
     pub(crate) connections: usize,
     pub(crate) open: usize,
     counts: BTreeMap<String, usize>,
-    /// The turn's payload, to compare the metadata with.
-    expected: Option<Map<String, Value>>,
+    /// The payloads handed out, to compare the metadata with. One that is not a payload makes everything possible.
+    expected: Vec<Map<String, Value>>,
     catalog: Vec<Value>,
     /// Ids seen, by connection.
     ids: BTreeSet<(usize, String)>,
@@ -117,7 +117,10 @@ impl Brain {
     /// From now on the metadata must be this payload's.
     pub(crate) fn expect(&self, payload: &Value) {
         let mut state = self.state();
-        state.expected = payload.as_object().filter(|object| object.contains_key("message")).cloned();
+        match payload.as_object().filter(|object| object.contains_key("message")) {
+            Some(object) => state.expected.push(object.clone()),
+            None => state.expected.clear(),
+        }
         state.catalog = payload["catalog"].as_array().cloned().unwrap_or_default();
     }
 
@@ -234,28 +237,40 @@ impl Brain {
         });
     }
 
-    /// Metadata that is not the turn's.
+    /// Metadata that is no turn's.
     fn strangers(&self, checked: &Checked, transport: Transport) -> Vec<String> {
-        let state = self.state();
-        let Some(expected) = &state.expected else { return Vec::new() };
-        let pairs = [
+        const PAIRS: [(&str, &str); 4] = [
             ("_sessionId", "sessionId"),
             ("_requestId", "requestId"),
             ("_userId", "userId"),
             ("_sessionScope", "sessionScope"),
         ];
+        let state = self.state();
+        let named =
+            |request: &Value| PAIRS.iter().any(|(key, _)| request[key].as_str().is_some_and(|id| !id.is_empty()));
+        // A runner that could not read its work, or was stopped before, answers for no turn.
+        let nobody = checked.action == "agent_response"
+            && !named(&checked.value)
+            && !state.requests.iter().any(|request| named(&request.value));
+        // Asking for more work belongs to no turn either.
+        if nobody || matches!(checked.action.as_str(), "" | "fetch_work") {
+            return Vec::new();
+        }
         // A summary without the request's id is not streamed to the user (PROTOCOL T10).
         let summary = checked.value["taskType"] == "fast";
-        let wrong = |(key, source): (&str, &str)| {
-            let wanted = expected.get(source).and_then(Value::as_str);
-            let found = checked.meta(key);
-            let absent = wanted.is_none() && found.is_none_or(|found| transport == Transport::Http && found.is_empty());
-            let fits = absent || found == wanted || (summary && key == "_requestId" && found.is_none());
-            // Asking for more work belongs to no turn.
-            (!fits && !matches!(checked.action.as_str(), "" | "fetch_work"))
-                .then(|| format!("{key} is {found:?}; the payload's {source} is {wanted:?}"))
+        let wrong = |payload: &Map<String, Value>| {
+            let differs = |(key, source): &(&str, &str)| {
+                let wanted = payload.get(*source).and_then(Value::as_str);
+                let found = checked.meta(key);
+                let absent =
+                    wanted.is_none() && found.is_none_or(|found| transport == Transport::Http && found.is_empty());
+                let fits = absent || found == wanted || (summary && *key == "_requestId" && found.is_none());
+                (!fits).then(|| format!("{key} is {found:?}; the payload's {source} is {wanted:?}"))
+            };
+            PAIRS.iter().filter_map(differs).collect::<Vec<_>>()
         };
-        pairs.into_iter().filter_map(wrong).collect()
+        let judged: Vec<_> = state.expected.iter().map(wrong).collect();
+        if judged.iter().any(Vec::is_empty) { Vec::new() } else { judged.into_iter().next_back().unwrap_or_default() }
     }
 
     /// An id that this connection has used before.

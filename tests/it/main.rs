@@ -16,9 +16,9 @@ mod checkout;
 mod devhost;
 mod enter;
 mod everywhere;
-mod fifteen;
 #[path = "../faults/mod.rs"]
 mod faults;
+mod fifteen;
 mod files;
 mod floors;
 mod git;

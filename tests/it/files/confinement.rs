@@ -375,8 +375,13 @@ fn kernel(place: &Place, path: &str) -> Result<u64, Errno> {
     let how = OpenHow::new()
         .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
         .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-    let fd = openat2(place.ws.root_dir(), if path.is_empty() { "." } else { path }, how)?;
-    std::fs::File::from(fd).metadata().map(|file| file.ino()).map_err(|_| Errno::EIO)
+    loop {
+        match openat2(place.ws.root_dir(), if path.is_empty() { "." } else { path }, how) {
+            // Something was renamed meanwhile, anywhere on the machine.
+            Err(Errno::EAGAIN) => {}
+            opened => return std::fs::File::from(opened?).metadata().map(|file| file.ino()).map_err(|_| Errno::EIO),
+        }
+    }
 }
 
 #[test]
