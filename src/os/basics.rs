@@ -1,6 +1,7 @@
 //! Small things that need `unsafe` and belong nowhere else.
 #![allow(unsafe_code)]
 
+use crate::limits;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -11,6 +12,11 @@ use std::process::Command;
 #[allow(clippy::disallowed_methods, reason = "no child is made: this process ends")]
 pub fn replace(program: &Path, args: &[OsString]) -> io::Error {
     Command::new(program).args(args).exec()
+}
+
+/// An error when too few descriptors are free. Asked before a runtime is made, which panics without its own.
+pub fn need_descriptors() -> io::Result<()> {
+    (0..limits::DESCRIPTORS_MIN / 2).map(|_| io::pipe()).collect::<io::Result<Vec<_>>>().map(drop)
 }
 
 /// This process's number.

@@ -31,7 +31,7 @@ mod tree;
 #[cfg(target_os = "linux")]
 mod watch;
 
-pub use basics::replace;
+pub use basics::{need_descriptors, replace};
 pub use environment::{ChildEnv, RefusedName};
 pub use stdin::{StdinError, read_stdin};
 

@@ -38,8 +38,7 @@ pub fn main(config: Config) -> u8 {
 /// A runtime that has what it would panic without: room for its own descriptors, and a first thread for blocking work. Once it
 /// has one it never asks for another in vain.
 fn runtime() -> io::Result<Runtime> {
-    let room = (0..limits::DESCRIPTORS_MIN / 2).map(|_| io::pipe()).collect::<io::Result<Vec<_>>>()?;
-    drop(room);
+    os::need_descriptors()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(limits::BLOCKING_THREADS)

@@ -8,6 +8,7 @@ mod server;
 mod verdict;
 
 use crate::git::find_git;
+use crate::os;
 use keeper::Keeper;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -84,9 +85,8 @@ impl Config {
 /// code.
 pub fn main(_arguments: Vec<OsString>) -> u8 {
     let outcome = Config::read(|name| std::env::var(name).ok()).and_then(|config| {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
+        let runtime = os::need_descriptors()
+            .and_then(|()| tokio::runtime::Builder::new_current_thread().enable_all().build())
             .map_err(|error| SidecarFault::Listen(config.port, error))?;
         runtime.block_on(async { Server::start(&config)?.run().await })
     });

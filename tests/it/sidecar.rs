@@ -326,3 +326,21 @@ async fn the_client_outlives_broken_sidecars() {
     cancel.cancel();
     assert_eq!(client.pull(&cancel).await, Err(SidecarError::Cancelled));
 }
+
+#[test]
+fn a_start_without_descriptors_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    for limit in [4, 6, 7, 8, 12, 16] {
+        let script = format!("ulimit -n {limit}; exec \"$0\" git-sidecar");
+        let output = Command::new("/bin/bash")
+            .args(["-c", &script, env!("CARGO_BIN_EXE_ax-runner")])
+            .env("AX_WORKSPACE", directory.path())
+            .env("AX_GITDIR", directory.path().join("repo"))
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{limit}: {told}");
+        assert!(told.contains("Too many open files") && !told.contains("\"panic\""), "{limit}: {told}");
+    }
+}
