@@ -12,6 +12,7 @@ mod anthropic;
 mod bash;
 mod catalogue;
 mod checkout;
+mod credentials;
 mod devhost;
 mod enter;
 mod everywhere;
