@@ -329,7 +329,9 @@ fn shown(name: &str, text: &str) -> String {
 fn row(situation: &str, ends: &[String], scene: &Scene) -> String {
     let remote = scene.path("remote.git");
     let branches = git(&remote, &["for-each-ref", "--format=%(refname:short)", "refs/heads"]);
-    let aside: Vec<String> = branches.lines().filter(|b| *b != "main").map(|b| files_of(&remote, b)).collect();
+    // Their names are those of commits, which differ each time.
+    let mut aside: Vec<String> = branches.lines().filter(|b| *b != "main").map(|b| files_of(&remote, b)).collect();
+    aside.sort();
     let mut files = BTreeMap::new();
     for entry in fs::read_dir(scene.path("workspace")).unwrap() {
         let entry = entry.unwrap();
