@@ -420,6 +420,8 @@ pub const GIT_ERROR_UNITS: usize = 500;
 /// Pushes of one turn: after a rejection the remote's new commits are merged and the push repeated, but others may be
 /// faster each time.
 pub const GIT_PUSHES_MAX: u32 = 3;
+/// Directories below one another that are looked through for pipes git would open: each costs a descriptor meanwhile.
+pub const GIT_WALK_DEPTH_MAX: usize = 200;
 /// Bytes read of a file of the workspace's own `.git`, where the agent may have put anything.
 pub const GIT_REF_FILE_MAX_BYTES: u64 = 4 * 1024 * 1024;
 /// Tries of the sidecar's `/pull` (PROTOCOL §12.3).

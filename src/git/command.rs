@@ -1,6 +1,8 @@
 //! One git command: a program found where only root writes, an environment made from nothing, a deadline, an end for
 //! everything it started.
 
+use super::login::{self, Login};
+use super::obstacles;
 use crate::limits;
 use crate::os::{Known, guard};
 use crate::secret::Secret;
@@ -132,10 +134,12 @@ impl Git {
         remote: Option<&str>,
         extra: &[(String, String)],
     ) -> Self {
+        let (url, login) = remote.map(Login::take).unzip();
+        let login = login.flatten();
+        let helped = login.as_ref().map(|login| format!("credential.{}.helper", login.place));
         let mut forced: Vec<(&str, &str)> = FORCED.to_vec();
-        if let Some(url) = remote {
-            forced.push(("remote.ax.url", url));
-        }
+        forced.extend(url.as_deref().map(|url| ("remote.ax.url", url)));
+        forced.extend(helped.as_deref().map(|key| (key, login::HELPER)));
         let mut environment: Vec<(OsString, OsString)> = extra.iter().map(|(k, v)| (k.into(), v.into())).collect();
         let count = forced.len().to_string();
         let mut put = |name: &str, value: &OsStr| environment.push((name.into(), value.into()));
@@ -163,7 +167,12 @@ impl Git {
         put("HOME", git_dir.as_os_str());
         put("GIT_DIR", git_dir.as_os_str());
         put("GIT_WORK_TREE", work_tree.as_os_str());
-        let hidden = remote.map(user_info).unwrap_or_default();
+        let mut hidden = remote.map(user_info).unwrap_or_default();
+        if let Some(Login { user, password, .. }) = login {
+            put("AX_GIT_USER", user.expose().as_ref());
+            put("AX_GIT_PASSWORD", password.expose().as_ref());
+            hidden.extend([password].into_iter().filter(|password| !password.expose().is_empty()));
+        }
         let remote = if remote.is_some() { REMOTE } else { "origin" };
         Self { program, environment, hidden, git_dir: git_dir.to_owned(), work_tree: work_tree.to_owned(), remote }
     }
@@ -179,12 +188,18 @@ impl Git {
         self.remote
     }
 
-    /// Removes what an earlier, killed git left in the way. Only for the sole user of the repository.
-    pub(crate) fn clear_locks(&self) {
+    /// Removes what stands in the way: the locks of an earlier, killed git, and pipes where git would open a file. Only for
+    /// the sole user of the repository.
+    pub(crate) async fn clear_the_way(&self) {
         for lock in LOCKS {
             if std::fs::remove_file(self.git_dir.join(lock)).is_ok() {
                 tracing::warn!(component = "git", lock, "git_lock_removed");
             }
+        }
+        let work_tree = self.work_tree.clone();
+        let removed = tokio::task::spawn_blocking(move || obstacles::remove(&work_tree)).await.unwrap_or(0);
+        if removed > 0 {
+            tracing::warn!(component = "git", removed, "git_pipes_removed");
         }
     }
 

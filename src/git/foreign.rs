@@ -4,7 +4,7 @@
 //! objects are shared with it; git is never started on it by us, since its configuration and hooks may name programs. The
 //! few text files in it that matter are read and written here, bounded and without following links.
 
-use super::GitError;
+use super::{GitError, obstacles};
 use crate::limits;
 use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
 use std::fs::{self, File, OpenOptions};
@@ -44,9 +44,11 @@ impl Foreign {
         self.directory.join("objects")
     }
 
-    fn is_usable(&self) -> bool {
+    /// Is it a repository whose objects git can be given?
+    pub(super) fn is_usable(&self) -> bool {
         let real = |path: &Path| path.symlink_metadata().is_ok_and(|meta| meta.is_dir());
-        ["", "objects", "refs", "refs/heads"].iter().all(|part| real(&self.directory.join(part)))
+        let whole = ["", "objects", "refs", "refs/heads"].iter().all(|part| real(&self.directory.join(part)));
+        whole && obstacles::only_objects(&self.objects())
     }
 
     fn set_aside(&self) -> Result<(), GitError> {

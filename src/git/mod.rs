@@ -8,6 +8,8 @@ mod command;
 mod commit;
 mod date;
 mod foreign;
+mod login;
+mod obstacles;
 mod workspace;
 
 pub use client::{Sidecar, SidecarError, TurnSaved};

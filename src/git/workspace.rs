@@ -59,7 +59,7 @@ impl Workspace {
     }
 
     async fn pull(&self) -> Result<(), GitError> {
-        self.git.clear_locks();
+        self.git.clear_the_way().await;
         let local = self.take_over().await?;
         match self.git.fetch().await {
             Ok(remote) => self.bring_in(local, remote).await?,
@@ -94,7 +94,13 @@ impl Workspace {
     }
 
     async fn try_save(&self) -> Result<Save, GitError> {
-        self.git.clear_locks();
+        self.git.clear_the_way().await;
+        if !self.foreign.is_usable() {
+            return Err(GitError::File(
+                ".git".into(),
+                io::Error::other("it is no repository, or holds more than objects"),
+            ));
+        }
         let base = self.take_over().await?;
         self.git.stage(base.as_deref()).await?;
         let made = self.git.commit(base.as_deref()).await?;

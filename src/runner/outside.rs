@@ -135,6 +135,11 @@ impl Outside {
 }
 
 impl Way {
+    /// Is the workspace saved by us?
+    pub(super) fn is_ours(&self) -> bool {
+        matches!(self.repository, Repository::Own(_))
+    }
+
     /// Saves the workspace, before the answer is sent (PROTOCOL §5.3). What does not work is logged: the answer is worth
     /// more than the commit, and the next turn commits what is left.
     pub(super) async fn leave(self) {

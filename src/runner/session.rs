@@ -152,6 +152,11 @@ impl Session {
         let ended = attended(agent::run(&brief, payload, host, &tools, say), host).await;
         gate.flush().await;
         if !host.cancel().is_cancelled() {
+            if way.is_ours() && matches!(self.config.transport, Transport::Connect(_)) {
+                // The session ends anyway. Nothing writes while the workspace is saved, nor looks into git, which knows the
+                // repository's password.
+                self.end_commands().await;
+            }
             way.leave().await;
         }
         self.outside.log();

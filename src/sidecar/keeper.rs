@@ -94,7 +94,7 @@ impl Keeper {
 
     /// The repository as the operations expect it, whatever a killed git or the init container left.
     async fn prepare(&self) -> Result<(), GitError> {
-        self.git.clear_locks();
+        self.git.clear_the_way().await;
         self.git.ok(&["symbolic-ref", "HEAD", MAIN]).await.map(drop)
     }
 

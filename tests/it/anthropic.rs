@@ -11,6 +11,8 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 
+mod tour;
+
 /// The host behind it: answers everything with its name.
 struct Inner;
 

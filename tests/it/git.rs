@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
+mod held_up;
+mod outcomes;
+
 /// A bare remote, a workspace, and a place for the runner's half.
 struct Scene {
     directory: TempDir,
@@ -460,6 +463,14 @@ async fn a_remote_that_names_a_program_is_refused() {
 
 /// `git http-backend` on loopback, behind a name and a password; counts the requests.
 async fn http_backend(root: PathBuf) -> (u16, std::sync::Arc<std::sync::atomic::AtomicUsize>) {
+    http_backend_for(root, "agent:hunter2").await
+}
+
+pub(crate) async fn http_backend_for(
+    root: PathBuf,
+    login: &str,
+) -> (u16, std::sync::Arc<std::sync::atomic::AtomicUsize>) {
+    use base64::Engine;
     use bytes::Bytes;
     use http_body_util::{BodyExt, Full};
     use hyper::body::Incoming;
@@ -468,13 +479,13 @@ async fn http_backend(root: PathBuf) -> (u16, std::sync::Arc<std::sync::atomic::
     let port = listener.local_addr().unwrap().port();
     let served = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let counter = served.clone();
+    let wanted = format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(login));
     let answer = move |request: Request<Incoming>| {
-        let (root, counter) = (root.clone(), counter.clone());
+        let (root, counter, wanted) = (root.clone(), counter.clone(), wanted.clone());
         async move {
             let header =
                 |name: &str| request.headers().get(name).and_then(|v| v.to_str().ok()).unwrap_or("").to_owned();
-            // agent:hunter2
-            if header("authorization") != "Basic YWdlbnQ6aHVudGVyMg==" {
+            if header("authorization") != wanted {
                 let builder = Response::builder().status(401).header("WWW-Authenticate", "Basic realm=\"r\"");
                 return Ok::<_, std::convert::Infallible>(builder.body(Full::new(Bytes::new())).unwrap());
             }
@@ -549,4 +560,27 @@ async fn over_http_with_a_password_that_is_never_shown() {
     let settings =
         Settings { url: url("agent:hunter2").replace("127.0.0.1", "git.invalid"), environment, ..other.settings() };
     assert!(Workspace::open(&settings).await.err().unwrap().to_string().contains("127.0.0.1 port 1"));
+}
+
+/// While the push is under way the remote looks at every process: the command lines are everybody's to read.
+#[tokio::test]
+async fn a_password_is_in_no_command_line() {
+    let scene = Scene::new();
+    scene.elsewhere("a.txt", "1");
+    let (port, _) = http_backend_for(scene.path(""), "agent:p%41ss-w0rd").await;
+    let url = format!("http://agent:p%2541ss-w0rd@127.0.0.1:{port}/remote.git");
+    let workspace = Workspace::open(&Settings { url, ..scene.settings() }).await.unwrap();
+    let found = scene.path("found");
+    let hook = scene.path("remote.git/hooks/pre-receive");
+    // In two halves, so that the word itself is in no command of ours.
+    let look = format!(
+        "#!/bin/sh\nw=ss-w; w=${{w}}0rd\nfor f in /proc/[0-9]*/cmdline; do tr '\\0' ' ' <$f; echo; done 2>/dev/null | \
+         while read -r line; do case $line in *$w*) echo \"$line\" >>{0} ;; esac; done; : >>{0}\n",
+        found.display()
+    );
+    fs::write(&hook, look).unwrap();
+    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
+    scene.write("b.txt", "kept");
+    assert!(done(&workspace.save().await.unwrap()));
+    assert_eq!(fs::read_to_string(found).unwrap(), "");
 }

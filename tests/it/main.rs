@@ -13,6 +13,7 @@ mod bash;
 mod cases;
 mod catalogue;
 mod checkout;
+mod credentials;
 mod devhost;
 mod enter;
 mod everywhere;

@@ -10,6 +10,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::time::{sleep, timeout};
 
+mod rude;
+
 /// A bound that only a hang reaches.
 const LONG: Duration = Duration::from_secs(30);
 
