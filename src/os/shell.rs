@@ -5,7 +5,7 @@
 //! stopped has started – by its time limit, by cancellation, by a future that is dropped – dies, all of it.
 
 use super::environment::ChildEnv;
-use super::guard::{ChildFilter, Guard, Mode, Setting};
+use super::guard::{ChildFilter, Guard, GuardError, Mode, Setting};
 use super::keeper::{self, Stage, StartFailure};
 use super::output::Output;
 use super::script;
@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::ffi::CString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::net::unix::pipe;
 use tokio::sync::watch;
@@ -102,19 +102,28 @@ struct Inner {
     /// What is to be kept from commands.
     secluded: Option<(Setting, Vec<PathBuf>)>,
     /// Set up with the first command: a turn without one does not pay for it.
-    guard: OnceLock<Result<Guard, String>>,
+    guard: Mutex<Option<Result<Arc<Guard>, String>>>,
 }
 
 impl Inner {
-    fn guard(&self) -> Result<Option<&Guard>, String> {
+    /// What a lack that may pass has brought about holds for one command and is not remembered.
+    fn guard(&self) -> Result<Option<Arc<Guard>>, String> {
         let Some((setting, sockets)) = &self.secluded else { return Ok(None) };
-        let start = || {
-            let guard = Guard::start(*setting, sockets.clone()).map_err(|error| error.to_string())?;
+        let mut known = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = &*known {
+            return known.clone().map(Some);
+        }
+        let made = Guard::start(*setting, sockets.clone()).map(Arc::new);
+        if let Ok(guard) = &made {
             let mode = guard.mode().to_string();
             tracing::info!(component = "runner", mode, why = guard.fallback().unwrap_or_default(), "unix_sockets");
-            Ok(guard)
-        };
-        self.guard.get_or_init(start).as_ref().map(Some).map_err(String::clone)
+        }
+        let passing = made.as_ref().map_or_else(GuardError::is_passing, |guard| guard.is_makeshift());
+        let made = made.map_err(|error| error.to_string());
+        if !passing {
+            *known = Some(made.clone());
+        }
+        made.map(Some)
     }
 
     fn kept(&self) -> MutexGuard<'_, HashMap<i32, Arc<Kept>>> {
@@ -135,7 +144,7 @@ impl Shell {
 
     /// How the host's sockets are kept from commands. Sets it up if no command has done so.
     pub fn seclusion(&self) -> Result<Option<Mode>, String> {
-        self.inner.guard().map(|guard| guard.map(Guard::mode))
+        Ok(self.inner.guard()?.map(|guard| guard.mode()))
     }
 
     /// Runs one command to its end, its time limit or its cancellation.

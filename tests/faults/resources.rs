@@ -13,7 +13,7 @@ pub(super) const FAULTS: [Fault; 12] = [
     Fault("temporary directory full", false, temporary_full),
     Fault("log full (stderr is /dev/full)", true, log_full),
     Fault("stdout full (/dev/full)", true, stdout_full),
-    Fault("16 descriptors, 16 calls at once", true, descriptors),
+    Fault("40 descriptors, 16 calls at once", true, descriptors),
     Fault("12 processes for the user, 16 calls at once", false, user_processes),
     Fault("12 processes in the group, 16 calls at once", false, group_processes),
     Fault("64 MB of memory, a command that wants 200 MB", false, memory),
@@ -97,15 +97,14 @@ fn short_of(prefix: &str, configure: impl FnOnce(ax_runner::devhost::Runner) -> 
     let played = on(host, prefix, configure);
     let told = played.told();
     assert_eq!(told.len(), 16, "{}", played.output.stderr);
-    let refused =
-        told.iter().map(|told| said(told)).filter(|text| text.contains("started") || text.contains("fork")).count();
-    // How many, and on a busy machine whether any, depends on how many ran at once.
-    assert!(refused < 16 && (refused > 0 || std::env::var_os("AX_FAULTS").is_none()), "{told:?}");
+    // On a busy machine they may not run at once, so only the full run insists.
+    let refused = told.iter().any(|told| said(told).contains("no process could be started"));
+    assert!(refused || std::env::var_os("AX_FAULTS").is_none(), "{told:?}");
     Row::new(&played, "calls that could not be started, each told so", "answered")
 }
 
 fn descriptors() -> Result<Row, String> {
-    Ok(short_of("ulimit -n 16", |runner| runner))
+    Ok(short_of("ulimit -n 40", |runner| runner))
 }
 
 fn user_processes() -> Result<Row, String> {

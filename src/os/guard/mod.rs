@@ -102,10 +102,23 @@ pub enum GuardError {
     #[error(
         "connects cannot be supervised here: {0}; use AX_UNIX_SOCKETS=auto, or an engine profile that allows pidfd_getfd"
     )]
-    NoGuard(String),
+    NoGuard(io::Error),
     /// Not even a plain filter.
     #[error("no seccomp filter can be installed here: {0}; AX_UNIX_SOCKETS=allow runs without")]
-    NoFilter(String),
+    NoFilter(io::Error),
+}
+
+impl GuardError {
+    /// See [`Guard::is_makeshift`].
+    pub fn is_passing(&self) -> bool {
+        let (Self::NoGuard(error) | Self::NoFilter(error)) = self;
+        is_lack(error)
+    }
+}
+
+/// Somebody has taken what there was of descriptors, processes or memory, and may give it back.
+fn is_lack(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::EAGAIN | libc::ENOMEM))
 }
 
 /// Keeps the host's sockets from the children of this process. Lives as long as they do; dropped, it fails closed.
@@ -113,7 +126,7 @@ pub struct Guard {
     mode: Mode,
     program: Arc<Program>,
     supervisor: Option<Supervisor>,
-    fallback: Option<String>,
+    fallback: Option<io::Error>,
 }
 
 impl Guard {
@@ -123,21 +136,21 @@ impl Guard {
         match setting {
             Setting::Allow => Ok(Self::plain(Mode::Allow, Program::none(), None)),
             Setting::Deny => Self::deny(None),
-            Setting::Guard => Self::supervised(sockets).map_err(|error| GuardError::NoGuard(error.to_string())),
+            Setting::Guard => Self::supervised(sockets).map_err(GuardError::NoGuard),
             Setting::Auto => match Self::supervised(sockets) {
                 Ok(guard) => Ok(guard),
-                Err(error) => Self::deny(Some(error.to_string())),
+                Err(error) => Self::deny(Some(error)),
             },
         }
     }
 
-    fn plain(mode: Mode, program: Program, fallback: Option<String>) -> Self {
+    fn plain(mode: Mode, program: Program, fallback: Option<io::Error>) -> Self {
         Self { mode, program: Arc::new(program), supervisor: None, fallback }
     }
 
-    fn deny(fallback: Option<String>) -> Result<Self, GuardError> {
+    fn deny(fallback: Option<io::Error>) -> Result<Self, GuardError> {
         let guard = Self::plain(Mode::Deny, Program::deny(), fallback);
-        trial::deny(&guard.child()).map_err(|error| GuardError::NoFilter(error.to_string()))?;
+        trial::deny(&guard.child()).map_err(GuardError::NoFilter)?;
         Ok(guard)
     }
 
@@ -155,8 +168,13 @@ impl Guard {
     }
 
     /// Why `auto` fell back to `deny`.
-    pub fn fallback(&self) -> Option<&str> {
-        self.fallback.as_deref()
+    pub fn fallback(&self) -> Option<String> {
+        self.fallback.as_ref().map(io::Error::to_string)
+    }
+
+    /// Is it one that `auto` fell back to for a lack of descriptors, say? Then the next child deserves another attempt.
+    pub fn is_makeshift(&self) -> bool {
+        self.fallback.as_ref().is_some_and(is_lack)
     }
 
     /// What a child gets that connects to the socket at `path`, 0 or an errno; found out with one.

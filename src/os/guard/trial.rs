@@ -49,6 +49,11 @@ pub(super) fn deny(filter: &ChildFilter) -> io::Result<()> {
 }
 
 fn missing(what: &str, errno: i32) -> io::Error {
+    // That this very moment is a bad one says nothing about the kernel.
+    let lack = io::Error::from_raw_os_error(errno);
+    if super::is_lack(&lack) {
+        return lack;
+    }
     let cause = if errno == 0 { "no refusal".to_owned() } else { io::Error::from_raw_os_error(errno).to_string() };
     io::Error::new(io::ErrorKind::Unsupported, format!("{what} {cause}"))
 }

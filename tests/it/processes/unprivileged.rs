@@ -170,6 +170,29 @@ fn a_lack_of_processes_or_descriptors_is_an_answer() {
     });
 }
 
+/// What holds for a session must not be what a moment without descriptors has left of it.
+#[test]
+fn a_lack_of_descriptors_does_not_weaken_the_session() {
+    const NAME: &str = "unprivileged::a_lack_of_descriptors_does_not_weaken_the_session";
+    alone(NAME, async {
+        use ax_runner::os::guard::Setting;
+        use nix::sys::resource::{Resource, getrlimit, setrlimit};
+        let session = Session::new();
+        let shell = || Shell::secluding(Setting::Auto, vec![session.root().join("host.sock")]);
+        let usual = shell().seclusion().unwrap();
+        let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+        for more in 0..16 {
+            let shell = shell();
+            setrlimit(Resource::RLIMIT_NOFILE, descriptors() as u64 + more, hard).unwrap();
+            let _ = shell.run(":", &session.env, session.root(), LONG, &session.cancel).await;
+            setrlimit(Resource::RLIMIT_NOFILE, soft, hard).unwrap();
+            let after = shell.run("exit 3", &session.env, session.root(), LONG, &session.cancel).await;
+            assert_eq!(after.unwrap().end, End::Exit(3), "{more} more");
+            assert_eq!(shell.seclusion().unwrap(), usual, "{more} more");
+        }
+    });
+}
+
 #[test]
 fn an_image_without_bash_is_an_answer() {
     const NAME: &str = "unprivileged::an_image_without_bash_is_an_answer";
