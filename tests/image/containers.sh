@@ -45,6 +45,9 @@ network_backend = "netavark"
 EOF
   printf '[storage]\ndriver = "overlay"\ngraphroot = "%s/storage"\nrunroot = "%s/run"\n' "$CACHE" "$CACHE" >"$CACHE/storage.conf"
   export CONTAINERS_CONF=$CACHE/containers.conf CONTAINERS_STORAGE_CONF=$CACHE/storage.conf
+  # What a build that is cut off leaves is here too.
+  mkdir -p "$CACHE/tmp"
+  export TMPDIR=$CACHE/tmp
   podman info >/dev/null 2>"$TMP/build.log"
 }
 

@@ -87,7 +87,7 @@ empty_store() {
   in_store "$1" pod rm -fa -t 0
   in_store "$1" rm -fa -t 0
   in_store "$1" image prune -f
-  rm -f "$1"/image-of-* "$1"/fetched-*
+  rm -rf "$1"/image-of-* "$1"/fetched-* "$1/tmp"
 }
 
 remove_store() {
