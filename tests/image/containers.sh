@@ -45,12 +45,15 @@ network_backend = "netavark"
 EOF
   printf '[storage]\ndriver = "overlay"\ngraphroot = "%s/storage"\nrunroot = "%s/run"\n' "$CACHE" "$CACHE" >"$CACHE/storage.conf"
   export CONTAINERS_CONF=$CACHE/containers.conf CONTAINERS_STORAGE_CONF=$CACHE/storage.conf
+  # What a build that is cut off leaves is here too.
+  mkdir -p "$CACHE/tmp"
+  export TMPDIR=$CACHE/tmp
   podman info >/dev/null 2>"$TMP/build.log"
 }
 
 # One part makes the image, the others wait for it.
 image_up() {
-  local made=$CACHE/image-of-$PPID code
+  local made=$CACHE/image-made code
   exec 8>"$CACHE/image.lock"
   flock 8
   [ -e "$made" ] || { base_up && build $IMAGE && touch "$made"; }
@@ -60,10 +63,14 @@ image_up() {
 }
 
 base_up() {
-  podman image exists $BASE_IMAGE && return
-  debootstrap --variant=minbase trixie "$CACHE/trixie" "$MIRROR" >"$TMP/build.log" 2>&1 || return
-  tar -C "$CACHE/trixie" -cf - . | podman import - $BASE_IMAGE >/dev/null 2>>"$TMP/build.log" || return
-  rm -rf "$CACHE/trixie"
+  local kept=${AX_IMAGE_CACHE:-$CACHE}/base.tar
+  if [ ! -e "$kept" ]; then
+    mkdir -p "${kept%/*}"
+    debootstrap --variant=minbase trixie "$CACHE/trixie" "$MIRROR" >"$TMP/build.log" 2>&1 || return
+    tar -C "$CACHE/trixie" -cf "$kept.part" . && mv "$kept.part" "$kept" || return
+    rm -rf "$CACHE/trixie"
+  fi
+  podman import "$kept" $BASE_IMAGE >"$TMP/build.log" 2>&1
 }
 
 # build TAG: what a person does, with a binary that is brought along, in a network where there is nothing but a
@@ -84,7 +91,7 @@ BUILD_NS=axt$$b
 proxied_network_up() {
   [ ! -S "$TMP/proxy.sock" ] || return 0
   ip netns add "$BUILD_NS" && ip -n "$BUILD_NS" link set lo up || return
-  background /usr/bin/python3 "$HERE/proxy.py" "$TMP/proxy.sock" "$CACHE/fetched-$PPID" 8>&-
+  background /usr/bin/python3 "$HERE/proxy.py" "$TMP/proxy.sock" "$CACHE/fetched" 8>&-
   background ip netns exec "$BUILD_NS" socat TCP4-LISTEN:3128,bind=127.0.0.1,fork,reuseaddr UNIX-CONNECT:"$TMP/proxy.sock" 8>&-
   wait_for '[ -S "$TMP/proxy.sock" ] && ip netns exec "$BUILD_NS" ss -lnt | grep -q :3128'
 }

@@ -4,7 +4,7 @@
 set -u
 PLACE=$(mktemp -d /tmp/ax-image-test.XXXXXX)
 chmod 755 "$PLACE"
-export AX_IMAGE_STORE=${AX_IMAGE_CACHE:-}
+export AX_IMAGE_STORE=
 GROUPS_STARTED=() LOGS_STARTED=() PARTS_STARTED=()
 
 place_up() {
@@ -12,10 +12,9 @@ place_up() {
   trap 'stop_groups; exit 130' INT TERM HUP
   remove_leftovers
   # Not /tmp, which is often a file system in memory that overlays cannot stand on.
-  [ -n "$AX_IMAGE_STORE" ] || AX_IMAGE_STORE=$(mktemp -d /var/tmp/ax-image-test.XXXXXX)
-  mkdir -p "$AX_IMAGE_STORE"
+  AX_IMAGE_STORE=$(mktemp -d /var/tmp/ax-image-test.XXXXXX)
   exec 9>"$AX_IMAGE_STORE/in-use"
-  flock -n 9 || { echo "tests/image: another run uses $AX_IMAGE_STORE" >&2; AX_IMAGE_STORE=; exit 2; }
+  flock -n 9
 }
 
 # A group is a session of its own, so that a signal meets all that it has started. It does not hold the lock.
@@ -59,11 +58,7 @@ place_down() {
   local leader
   stop_groups
   for leader in "${GROUPS_STARTED[@]}"; do remove_namespaces "$leader"; done
-  if [ -n "$AX_IMAGE_STORE" ] && [ "$AX_IMAGE_STORE" = "${AX_IMAGE_CACHE:-}" ]; then
-    empty_store "$AX_IMAGE_STORE"
-  elif [ -n "$AX_IMAGE_STORE" ]; then
-    remove_store "$AX_IMAGE_STORE"
-  fi
+  [ -z "$AX_IMAGE_STORE" ] || remove_store "$AX_IMAGE_STORE"
   rm -rf "$PLACE"
 }
 
@@ -82,18 +77,12 @@ in_store() {
   [ ! -e "$store/storage.conf" ] || CONTAINERS_CONF=$store/containers.conf CONTAINERS_STORAGE_CONF=$store/storage.conf podman "$@" >/dev/null 2>&1
 }
 
-# Only our tests use such a storage, so all containers in it are ours.
-empty_store() {
-  in_store "$1" pod rm -fa -t 0
-  in_store "$1" rm -fa -t 0
-  in_store "$1" image prune -f
-  rm -f "$1"/image-of-* "$1"/fetched-*
-}
-
+# Only this run uses the storage, so all containers in it are ours.
 remove_store() {
   local mount
-  empty_store "$1"
-  # Mounts of a build or a container that was cut off.
+  in_store "$1" pod rm -fa -t 0
+  in_store "$1" rm -fa -t 0
+  # Builds leave mounts behind, and so does a container that was cut off.
   awk -v store="$1/" 'index($5, store) == 1 { print $5 }' /proc/self/mountinfo | sort -r |
     while read -r mount; do umount -l "$mount"; done
   rm -rf "$1"

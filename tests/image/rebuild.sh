@@ -9,9 +9,9 @@ rebuild_tests() {
 
 # S01: a build sees a network only through the proxy, so its log is all that was fetched.
 what_the_build_fetched() {
-  SEEN="$(wc -l <"$CACHE/fetched-$PPID") requests; $(awk -v a="$MIRROR/" -v b="$MIRROR_SECURITY/" 'index($2, a) != 1 && index($2, b) != 1' "$CACHE/fetched-$PPID" | head -n 3)"
-  check "S01 the build fetched from the package mirror alone (${SEEN%%;*})" eval "[ -s '$CACHE/fetched-$PPID' ] && [[ '$SEEN' == *'; ' ]]"
-  SEEN=$(grep -vE '/(In)?Release(\.gpg)? |/by-hash/|/Packages(\.[a-z]+)? |\.deb ' "$CACHE/fetched-$PPID" | head -n 3)
+  SEEN="$(wc -l <"$CACHE/fetched") requests; $(awk -v a="$MIRROR/" -v b="$MIRROR_SECURITY/" 'index($2, a) != 1 && index($2, b) != 1' "$CACHE/fetched" | head -n 3)"
+  check "S01 the build fetched from the package mirror alone (${SEEN%%;*})" eval "[ -s '$CACHE/fetched' ] && [[ '$SEEN' == *'; ' ]]"
+  SEEN=$(grep -vE '/(In)?Release(\.gpg)? |/by-hash/|/Packages(\.[a-z]+)? |\.deb ' "$CACHE/fetched" | head -n 3)
   check "S01 nothing but signed indexes and packages they name" [ -z "$SEEN" ]
 }
 
