@@ -376,6 +376,10 @@ pub const FRONTMATTER_MAX_BYTES: usize = 64 * 1024;
 pub const PROMPT_NAME_MAX_UNITS: usize = 200;
 /// UTF-16 units of a description inside a line of the prompt: one that is megabytes long would push out all the others.
 pub const PROMPT_SUMMARY_MAX_UNITS: usize = 2000;
+/// Values in a frontmatter with its anchors written out. A document without anchors cannot have so many.
+pub const FRONTMATTER_VALUES_MAX: usize = 64 * 1024;
+/// Levels of a frontmatter; the rules know four. Values are compared and freed level by level on the stack.
+pub const FRONTMATTER_DEPTH_MAX: usize = 64;
 /// Tokens of the model's context as the prompt's budget counts (PROTOCOL §10.1).
 pub const CONTEXT_WINDOW_TOKENS: usize = 200_000;
 /// Tokens the prompt leaves for the model's answer (PROTOCOL §10.3).

@@ -1,6 +1,6 @@
 //! The text of a SKILL.md: frontmatter between two `---` lines, then the body (PROTOCOL §9.2).
 
-use super::{SkillError, rules};
+use super::{SkillError, rules, yaml};
 use crate::limits;
 use serde_json::{Map, Value};
 
@@ -20,10 +20,7 @@ pub fn parse(text: &str) -> Result<Document, SkillError> {
     if yaml.len() > limits::FRONTMATTER_MAX_BYTES {
         return Err(SkillError::TooLarge { bytes: yaml.len(), max: limits::FRONTMATTER_MAX_BYTES });
     }
-    // `yes` and `no` are words, as in YAML 1.2, which is what the host reads.
-    let options = serde_saphyr::options! { strict_booleans: true, with_snippet: false };
-    let value: Value = serde_saphyr::from_str_with_options(yaml, options)
-        .map_err(|error| SkillError::Yaml(super::super::one_line(&error.to_string())))?;
+    let value = yaml::read(yaml).map_err(|error| SkillError::Yaml(super::super::one_line(&error.to_string())))?;
     let frontmatter = rules::check(value).map_err(|faults| SkillError::Rules(faults.join("; ")))?;
     Ok(Document { frontmatter, body: body.to_owned() })
 }

@@ -4,6 +4,7 @@ mod document;
 mod guard;
 mod render;
 mod rules;
+mod yaml;
 
 #[cfg(test)]
 mod skill_tests;
