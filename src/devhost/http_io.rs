@@ -63,7 +63,8 @@ impl Cut {
         loop {
             let seen = self.activity.load(Ordering::Acquire);
             tokio::time::sleep(limit).await;
-            if seen > 0 && self.activity.load(Ordering::Acquire) == seen && self.under_way.load(Ordering::Acquire) == 0 {
+            if seen > 0 && self.activity.load(Ordering::Acquire) == seen && self.under_way.load(Ordering::Acquire) == 0
+            {
                 return;
             }
         }
