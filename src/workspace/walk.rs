@@ -161,12 +161,15 @@ pub(crate) fn together<T: Send>(work: impl Fn() -> T + Sync) -> Vec<T> {
 /// Lists what `select` wants below `base`.
 pub(crate) fn walk(base: &Base, select: &dyn Select, stop: Stop<'_>) -> Found {
     let first = Job { path: Vec::new(), depth: 0, rules: base.rules.clone() };
-    let queue = Queue { state: Mutex::new(State { jobs: vec![first], busy: 0 }), ready: Condvar::new() };
+    let queue = Queue { state: Mutex::new(State { jobs: vec![first], busy: 0, waiting: 0 }), ready: Condvar::new() };
     let shared = Shared { base, select, stop, queue, bytes: AtomicUsize::new(0), ended: AtomicBool::new(false) };
     let mut found = Found::default();
     together(|| shared.work()).into_iter().for_each(|part| found.merge(part));
     let Found { text, files, .. } = &mut found;
-    files.sort_unstable_by(|a, b| slice(text, *a).cmp(slice(text, *b)));
+    // Nobody is left to whom the order matters, and half a million paths take their time.
+    if !stop.cancel.is_cancelled() {
+        files.sort_unstable_by(|a, b| slice(text, *a).cmp(slice(text, *b)));
+    }
     found.full = shared.bytes.load(Ordering::Relaxed) > limits::WALK_PATHS_MAX_BYTES;
     found.stopped = shared.ended.load(Ordering::Relaxed);
     found
@@ -186,6 +189,8 @@ struct Job {
 struct State {
     jobs: Vec<Job>,
     busy: usize,
+    /// Threads that wait for a job. Without any nobody is woken: a system call for each directory is what a walk cannot afford.
+    waiting: usize,
 }
 
 /// Directories waiting, last in first out: neighbours stay together, and the list stays short.
@@ -211,12 +216,18 @@ impl Queue {
             if state.busy == 0 {
                 return None;
             }
+            state.waiting += 1;
             state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.waiting -= 1;
         }
     }
 
     fn add(&self, jobs: &mut Vec<Job>) {
-        self.lock().jobs.append(jobs);
+        let mut state = self.lock();
+        state.jobs.append(jobs);
+        if state.waiting > 0 && !state.jobs.is_empty() {
+            self.ready.notify_all();
+        }
     }
 
     fn clear(&self) {
@@ -229,8 +240,11 @@ struct Busy<'a>(&'a Queue);
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
-        self.0.lock().busy -= 1;
-        self.0.ready.notify_all();
+        let mut state = self.0.lock();
+        state.busy -= 1;
+        if state.busy == 0 && state.waiting > 0 {
+            self.0.ready.notify_all();
+        }
     }
 }
 
