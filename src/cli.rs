@@ -104,6 +104,7 @@ fn start(argv: &[OsString], environment: Vec<(OsString, OsString)>) -> u8 {
         Job::Runner(args) => run(args, environment),
         Job::Enter(args) => enter::main(args.to_vec()),
         Job::Doctor(args) => doctor::main(args.to_vec()),
+        Job::Sidecar(args) if args.iter().any(|arg| arg == "--help" || arg == "-h") => print(sidecar::HELP),
         Job::Sidecar(args) => {
             log::start(runner::log_config(args, &environment));
             let code = sidecar::main(args.to_vec());

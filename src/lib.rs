@@ -24,14 +24,18 @@
 //!
 //! # Exit codes
 //!
-//! 0 done; 1 failed, the last line on stderr says why; 128 + n ended by signal n; 77 and 78 `enter` could not enforce its
-//! policy, or the policy is wrong; 127 there is no such program.
+//! 0 done; 1 failed, the last line on stderr says why; 2 wrong arguments of a subcommand; 70 a panic outside a tool;
+//! 128 + n ended by signal n. `enter` adds 77, the policy cannot be enforced; 78, it is wrong; 126 and 127, the command
+//! cannot be started or is not there.
 
 pub mod agent;
 pub mod cli;
 pub mod devhost;
 pub mod doctor;
 pub mod enter;
+#[cfg(any(test, fuzzing))]
+#[path = "../tests/fuzz/mod.rs"]
+pub mod fuzz;
 pub mod gate;
 pub mod git;
 pub mod http;

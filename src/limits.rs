@@ -27,7 +27,7 @@ pub const PAYLOAD_MAX_BYTES: usize = 64 * 1024 * 1024;
 pub const PAYLOAD_QUIET: Duration = Duration::from_secs(1);
 /// No end of input and no complete payload within this time ends the start with an error.
 pub const PAYLOAD_DEADLINE: Duration = Duration::from_secs(120);
-/// Longest wait for standard input before a cancellation is looked at.
+/// Longest wait for standard input before the clock is looked at.
 pub const STDIN_POLL: Duration = Duration::from_millis(50);
 
 // --- host limits on fields (PROTOCOL §14) ----------------------------------------------------------------------------
@@ -75,6 +75,9 @@ pub const RECONNECT_PAUSES: [Duration; 3] =
 /// After a failed round of reconnecting, calls fail at once for this long: those that queued behind it would otherwise
 /// each wait for a round of their own.
 pub const RECONNECT_COOLDOWN: Duration = Duration::from_secs(5);
+/// Connect mode: how long a host that has closed the connection may stay away while tools run. Then the turn is stopped: a
+/// command of ten minutes must not work for a host that is no more.
+pub const HOST_AWAY_MAX: Duration = Duration::from_secs(30);
 /// Time for one connect to a Unix socket: a listener whose backlog is full would block for ever.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Listen mode: wait for the host to dial in. It tries for five seconds after at most fifteen (PROTOCOL §3.9); without a
@@ -256,6 +259,8 @@ pub const GUARD_THREADS_STANDING: usize = 2;
 pub const GUARD_THREADS_MAX: usize = 24;
 /// After this long without work a thread beyond the standing ones ends.
 pub const GUARD_THREAD_IDLE: Duration = Duration::from_secs(5);
+/// How often a path is resolved again because something was renamed meanwhile; a rename storm must not hold a thread.
+pub const RESOLVE_TRIES: usize = 1_000;
 /// Bytes of a guard thread's stack.
 pub const GUARD_STACK_BYTES: usize = 128 * 1024;
 /// Time the trial at the start has; a kernel that lets it hang does not have what the guard needs.
@@ -288,8 +293,14 @@ pub const IDLE_POLLS: u32 = 2;
 pub const WORKSPACE_WAIT: Duration = Duration::from_secs(30);
 /// Pause between two looks at it (PROTOCOL §1.11).
 pub const WORKSPACE_POLL: Duration = Duration::from_millis(200);
+/// Signals to stop that are not obeyed since a command sent them. A mistaken `pkill` sends one or two; in a flood the host's
+/// own could be lost, so from then on each is obeyed.
+pub const SIGNALS_REFUSED_MAX: usize = 16;
 /// Threads for file work: enough for the calls that run side by side, few enough for a small container.
 pub const BLOCKING_THREADS: usize = 16;
+/// Descriptors that must be free at the start: enough for the runtime, the link and one command. With fewer the first of
+/// them to be missing would decide how the process fails.
+pub const DESCRIPTORS_MIN: usize = 24;
 /// Idle time after which such a thread ends. Long: a thread once made still works when commands have filled the container's
 /// process limit and no new one can be had.
 pub const BLOCKING_THREAD_IDLE: Duration = Duration::from_secs(3600);
@@ -361,6 +372,10 @@ pub const BINARY_PROBE_BYTES: usize = 8 * 1024;
 
 /// Bytes of a SKILL.md's frontmatter. A YAML parser is not given more: anchors make small documents large.
 pub const FRONTMATTER_MAX_BYTES: usize = 64 * 1024;
+/// UTF-16 units of a name inside a line of the prompt: the agent's, a skill's, a parameter's.
+pub const PROMPT_NAME_MAX_UNITS: usize = 200;
+/// UTF-16 units of a description inside a line of the prompt: one that is megabytes long would push out all the others.
+pub const PROMPT_SUMMARY_MAX_UNITS: usize = 2000;
 /// Tokens of the model's context as the prompt's budget counts (PROTOCOL §10.1).
 pub const CONTEXT_WINDOW_TOKENS: usize = 200_000;
 /// Tokens the prompt leaves for the model's answer (PROTOCOL §10.3).
@@ -452,6 +467,8 @@ pub const RESOLVE_DEADLINE: Duration = Duration::from_secs(4);
 pub const RESOLVE_OTHER: Duration = Duration::from_millis(500);
 /// Time for one run of `nft`; one that hangs must not hold the container between started and closed.
 pub const NFT_DEADLINE: Duration = Duration::from_secs(4);
+/// Time for all of closing the network. Steps that are each slow but in time must not add up to a start that hangs.
+pub const ENFORCE_DEADLINE: Duration = Duration::from_secs(8);
 /// Output kept from one run of `nft`.
 pub const NFT_OUTPUT_MAX_BYTES: usize = 4 * 1024 * 1024;
 /// Time for one probe of a destination that must be refused. A refusal is immediate; silence counts as closed.
@@ -460,6 +477,8 @@ pub const PROBE_DEADLINE: Duration = Duration::from_millis(500);
 pub const DOCTOR_CONNECT_DEADLINE: Duration = Duration::from_secs(1);
 /// As PID 1, from the first forwarded signal to the final one.
 pub const INIT_GRACE: Duration = Duration::from_millis(1500);
+/// Read of `/etc/hosts` before a line is added; what is larger is no hosts file.
+pub const HOSTS_FILE_MAX_BYTES: u64 = 16 * 1024 * 1024;
 /// Largest environment file.
 pub const ENV_FILE_MAX_BYTES: u64 = 1024 * 1024;
 /// Files copied into a home directory; a seed with more is a mistaken path.

@@ -39,7 +39,7 @@ impl Round {
         for chunk in chunks {
             match chunk {
                 Chunk::Text(text) => {
-                    ends_with_call &= text.is_empty();
+                    ends_with_call &= text.trim().is_empty();
                     // No host takes it back as a message.
                     round.text.push_str(&text.replace('\0', "\u{2400}"));
                 }
@@ -47,7 +47,9 @@ impl Round {
                     ends_with_call = true;
                     round.calls.push(Call::new(call, used));
                 }
-                Chunk::Done(usage) => round.usage = usage,
+                // A second one without figures does not undo the first.
+                Chunk::Done(usage) if usage.output_tokens >= round.usage.output_tokens => round.usage = usage,
+                Chunk::Done(_) => {}
                 Chunk::Other => {}
             }
         }
@@ -131,8 +133,16 @@ mod tests {
         let mut used = HashSet::new();
         let round = Round::new(vec![call("a", "{}"), call("b", "{}"), done.clone()], 100, &mut used);
         assert_eq!(round.calls.iter().map(|call| call.cut).collect::<Vec<_>>(), [false, true]);
-        let round = Round::new(vec![call("c", "{}"), Chunk::Text("x".into()), done], 100, &mut used);
+        let round = Round::new(vec![call("c", "{}"), Chunk::Text("x".into()), done.clone()], 100, &mut used);
         assert!(!round.calls[0].cut);
+        let blank = Chunk::Text(" \n".into());
+        for chunks in [
+            vec![call("d", "{}"), blank.clone(), done.clone()],
+            vec![done.clone(), call("e", "{}")],
+            vec![call("f", "{}"), done, Chunk::Done(Usage::default()), blank],
+        ] {
+            assert!(Round::new(chunks, 100, &mut used).calls[0].cut);
+        }
     }
 
     #[test]

@@ -46,6 +46,9 @@ pub enum Failure {
     /// The host did not answer, or cannot be reached.
     #[error("the model call failed: {0}")]
     Link(CallError),
+    /// Nobody is there to go on for.
+    #[error("the host went away and did not come back")]
+    HostGone,
     /// The model went on calling tools after the limit.
     #[error("stopped after {0} model calls; the work so far is kept")]
     TooManyRounds(usize),

@@ -11,6 +11,7 @@ use super::policy::{Policy, Verdict};
 use super::script::Script;
 use super::seen::{Answer, Request, Violation};
 use super::validate::{self, Checked, Transport};
+use crate::wire::{self, Payload};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,8 +37,8 @@ pub(crate) struct State {
     pub(crate) connections: usize,
     pub(crate) open: usize,
     counts: BTreeMap<String, usize>,
-    /// The turn's payload, to compare the metadata with.
-    expected: Option<Map<String, Value>>,
+    /// The payloads handed out, to compare the metadata with. One that is not a payload makes everything possible.
+    expected: Vec<Map<String, Value>>,
     catalog: Vec<Value>,
     /// Ids seen, by connection.
     ids: BTreeSet<(usize, String)>,
@@ -116,14 +117,19 @@ impl Brain {
     /// From now on the metadata must be this payload's.
     pub(crate) fn expect(&self, payload: &Value) {
         let mut state = self.state();
-        state.expected = payload.as_object().filter(|object| object.contains_key("message")).cloned();
+        match payload.as_object().filter(|object| object.contains_key("message")) {
+            Some(object) => state.expected.push(object.clone()),
+            None => state.expected.clear(),
+        }
         state.catalog = payload["catalog"].as_array().cloned().unwrap_or_default();
     }
 
     /// Puts an item into the slot for work; an unclaimed one is overwritten (PROTOCOL §4.3).
     pub(crate) fn push_work(&self, item: String, pod_token: &str) {
-        let payload: Value = serde_json::from_str(&item).unwrap_or_default();
-        let token = payload["ipcToken"].as_str().unwrap_or(pod_token).to_owned();
+        let payload = wire::json(&item).unwrap_or_default();
+        // Whoever damages an item on its way leaves the turn's token valid.
+        let token = Payload::guess_token(item.as_bytes());
+        let token = token.map_or_else(|| pod_token.to_owned(), |token| token.expose().to_owned());
         self.expect(&payload);
         let mut state = self.state();
         state.turns.insert(token);
@@ -231,28 +237,40 @@ impl Brain {
         });
     }
 
-    /// Metadata that is not the turn's.
+    /// Metadata that is no turn's.
     fn strangers(&self, checked: &Checked, transport: Transport) -> Vec<String> {
-        let state = self.state();
-        let Some(expected) = &state.expected else { return Vec::new() };
-        let pairs = [
+        const PAIRS: [(&str, &str); 4] = [
             ("_sessionId", "sessionId"),
             ("_requestId", "requestId"),
             ("_userId", "userId"),
             ("_sessionScope", "sessionScope"),
         ];
+        let state = self.state();
+        let named =
+            |request: &Value| PAIRS.iter().any(|(key, _)| request[key].as_str().is_some_and(|id| !id.is_empty()));
+        // A runner that could not read its work, or was stopped before, answers for no turn.
+        let nobody = checked.action == "agent_response"
+            && !named(&checked.value)
+            && !state.requests.iter().any(|request| named(&request.value));
+        // Asking for more work belongs to no turn either.
+        if nobody || matches!(checked.action.as_str(), "" | "fetch_work") {
+            return Vec::new();
+        }
         // A summary without the request's id is not streamed to the user (PROTOCOL T10).
         let summary = checked.value["taskType"] == "fast";
-        let wrong = |(key, source): (&str, &str)| {
-            let wanted = expected.get(source).and_then(Value::as_str);
-            let found = checked.meta(key);
-            let absent = wanted.is_none() && found.is_none_or(|found| transport == Transport::Http && found.is_empty());
-            let fits = absent || found == wanted || (summary && key == "_requestId" && found.is_none());
-            // Asking for more work belongs to no turn.
-            (!fits && !matches!(checked.action.as_str(), "" | "fetch_work"))
-                .then(|| format!("{key} is {found:?}; the payload's {source} is {wanted:?}"))
+        let wrong = |payload: &Map<String, Value>| {
+            let differs = |(key, source): &(&str, &str)| {
+                let wanted = payload.get(*source).and_then(Value::as_str);
+                let found = checked.meta(key);
+                let absent =
+                    wanted.is_none() && found.is_none_or(|found| transport == Transport::Http && found.is_empty());
+                let fits = absent || found == wanted || (summary && *key == "_requestId" && found.is_none());
+                (!fits).then(|| format!("{key} is {found:?}; the payload's {source} is {wanted:?}"))
+            };
+            PAIRS.iter().filter_map(differs).collect::<Vec<_>>()
         };
-        pairs.into_iter().filter_map(wrong).collect()
+        let judged: Vec<_> = state.expected.iter().map(wrong).collect();
+        if judged.iter().any(Vec::is_empty) { Vec::new() } else { judged.into_iter().next_back().unwrap_or_default() }
     }
 
     /// An id that this connection has used before.

@@ -16,18 +16,22 @@ use serde_json::Value;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// A running host. It ends, with its socket and its directory, when it is dropped.
+/// A running host. It ends, with its socket and its directory, when it is dropped; a broken rule that nobody has asked for
+/// by then is a panic, so that no test passes on requests a real host would refuse.
 pub struct FakeHost {
     inside: Arc<Inside>,
     reading: watch::Sender<bool>,
     over: CancellationToken,
     thread: Option<JoinHandle<()>>,
+    /// Broken rules that were asked for.
+    told: AtomicUsize,
 }
 
 impl FakeHost {
@@ -37,7 +41,7 @@ impl FakeHost {
         over: CancellationToken,
         thread: JoinHandle<()>,
     ) -> Self {
-        Self { inside, reading, over, thread: Some(thread) }
+        Self { inside, reading, over, thread: Some(thread), told: AtomicUsize::new(0) }
     }
 
     /// A host that listens on a Unix socket, as for docker.
@@ -148,7 +152,14 @@ impl FakeHost {
 
     /// Every broken rule so far.
     pub fn violations(&self) -> Vec<Violation> {
-        self.inside.brain.state().violations.clone()
+        let violations = self.inside.brain.state().violations.clone();
+        self.told.fetch_max(violations.len(), Ordering::Relaxed);
+        violations
+    }
+
+    /// From now on rules may be broken unasked: for tests that break them themselves, by cutting a frame for instance.
+    pub fn forgive(&self) {
+        self.told.store(usize::MAX, Ordering::Relaxed);
     }
 
     /// The answers that came by `agent_response`.
@@ -233,6 +244,12 @@ impl Drop for FakeHost {
         self.over.cancel();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
+        }
+        let violations = self.inside.brain.state().violations.clone();
+        if let Some(untold) = violations.get(self.told.load(Ordering::Relaxed)..).filter(|untold| !untold.is_empty())
+            && !std::thread::panicking()
+        {
+            panic!("the runner broke rules of the host's: {untold:?}");
         }
     }
 }

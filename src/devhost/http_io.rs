@@ -57,12 +57,14 @@ impl Cut {
         Busy(self.clone())
     }
 
-    /// Returns once nothing was under way for `limit`.
+    /// Returns once nothing was under way for `limit` since the last exchange. A connection that is only just made does not
+    /// count as kept: a server gives the first request far longer.
     pub(crate) async fn idle(&self, limit: Duration) {
         loop {
             let seen = self.activity.load(Ordering::Acquire);
             tokio::time::sleep(limit).await;
-            if self.activity.load(Ordering::Acquire) == seen && self.under_way.load(Ordering::Acquire) == 0 {
+            if seen > 0 && self.activity.load(Ordering::Acquire) == seen && self.under_way.load(Ordering::Acquire) == 0
+            {
                 return;
             }
         }

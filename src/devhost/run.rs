@@ -120,6 +120,9 @@ impl Typed {
 /// The answer on stdout; `false` if there is none.
 fn show(answer: Option<String>) -> Result<bool, String> {
     let Some(answer) = answer else { return Ok(false) };
+    if io::stdout().is_terminal() && io::stderr().is_terminal() {
+        let _ = writeln!(io::stderr(), "-- the answer, which alone goes to stdout:");
+    }
     let newline = if answer.ends_with('\n') { "" } else { "\n" };
     let written = write!(io::stdout(), "{answer}{newline}").and_then(|()| io::stdout().flush());
     written.map(|()| true).map_err(|error| format!("the answer cannot be written: {error}"))

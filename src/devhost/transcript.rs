@@ -28,6 +28,9 @@ struct Tally {
     violations: usize,
     /// Approved calls under way, by operation and subject.
     running: HashMap<String, Vec<Instant>>,
+    /// Calls of the last round that have not come to the host, and the subjects of those that have.
+    open: usize,
+    asked: Vec<String>,
 }
 
 impl Transcript {
@@ -73,14 +76,18 @@ impl Transcript {
     fn show(&self, event: &Event) {
         let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
+            Event::Request { action, value } if action == "llm_call" => self.refused(&mut tally, value),
             Event::Model { text, calls } => {
                 tally.rounds += 1;
+                tally.open = calls.len();
+                tally.asked.clear();
                 self.model(text, calls);
             }
             Event::Judged { request, verdict } => self.judged(&mut tally, request, verdict),
             Event::Reported { request } => self.reported(&mut tally, request),
             Event::Forwarded { action, reply } => {
                 tally.forwarded += 1;
+                tally.open = tally.open.saturating_sub(1);
                 let reply = if self.verbose { format!("  {reply}") } else { String::new() };
                 self.line(&format!("  {action:<10} forwarded{}", self.paint("2", &reply)));
             }
@@ -108,6 +115,8 @@ impl Transcript {
 
     fn judged(&self, tally: &mut Tally, request: &Value, verdict: &str) {
         tally.calls += 1;
+        tally.open = tally.open.saturating_sub(1);
+        tally.asked.push(subject(request).to_owned());
         if verdict == "allowed" {
             tally.running.entry(key(request)).or_default().push(Instant::now());
             if self.verbose {
@@ -136,9 +145,30 @@ impl Transcript {
         }
     }
 
+    /// Calls that the runner refused by itself: the host sees them only as results that it has not been asked about.
+    fn refused(&self, tally: &mut Tally, request: &Value) {
+        let open = std::mem::take(&mut tally.open);
+        let asked = std::mem::take(&mut tally.asked);
+        for (call, result) in
+            last_round(request).filter(|(call, _)| !asked.iter().any(|s| s == subject(&call["input"]))).take(open)
+        {
+            tally.calls += 1;
+            tally.failed += 1;
+            let reason = result.lines().next().unwrap_or_default();
+            let reason = self.paint("33", &format!("refused by the runner: {}", plain(reason)));
+            self.line(&format!(
+                "{}  {reason}",
+                self.shown(call["name"].as_str().unwrap_or_default(), subject(&call["input"]))
+            ));
+        }
+    }
+
     fn call(&self, request: &Value) -> String {
-        let operation = request["operation"].as_str().unwrap_or_default();
-        let subject = request["command"].as_str().or(request["path"].as_str()).unwrap_or_default();
+        self.shown(request["operation"].as_str().unwrap_or_default(), subject(request))
+    }
+
+    fn shown(&self, operation: &str, subject: &str) -> String {
+        let operation = plain(operation);
         let mut shown: String = plain(subject).chars().take(SUBJECT_COLUMNS).collect();
         if shown.chars().count() == SUBJECT_COLUMNS {
             shown = shown.chars().take(SUBJECT_COLUMNS - 1).chain(['…']).collect();
@@ -156,8 +186,27 @@ impl Transcript {
 }
 
 fn key(request: &Value) -> String {
-    let subject = request["command"].as_str().or(request["path"].as_str()).unwrap_or_default();
-    format!("{} {}", request["operation"].as_str().unwrap_or_default(), plain(subject))
+    format!("{} {}", request["operation"].as_str().unwrap_or_default(), plain(subject(request)))
+}
+
+/// What a call is about: its command or path.
+fn subject(request: &Value) -> &str {
+    request["command"].as_str().or(request["path"].as_str()).unwrap_or_default()
+}
+
+/// The calls of the last assistant message with the texts of their results.
+fn last_round(request: &Value) -> impl Iterator<Item = (&Value, &str)> {
+    let messages = request["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let spoken = messages.iter().rposition(|message| message["role"] == "assistant").unwrap_or(messages.len());
+    let blocks =
+        |at: usize| messages[at.min(messages.len())..].iter().filter_map(|m| m["content"].as_array()).flatten();
+    let result = move |id: &Value| {
+        let found = blocks(spoken + 1).find(|block| block["tool_use_id"] == *id)?;
+        found["content"].as_str()
+    };
+    blocks(spoken)
+        .filter(|block| block["type"] == "tool_use")
+        .filter_map(move |call| Some((call, result(&call["id"])?)))
 }
 
 /// What comes from a model or a program must not steer the terminal.

@@ -7,7 +7,8 @@ use crate::enter::probe::{self, Attempt};
 
 const NAME: &str = "network";
 
-pub(super) fn look(environment: &Environment) -> Layer {
+/// With `probe` packets are sent where there is a network to send them to.
+pub(super) fn look(environment: &Environment, probe: bool) -> Layer {
     let claim = environment.get("AX_NET_ENFORCED_BY").ok().flatten();
     let said = claim.map_or_else(String::new, |claim| format!("; the entrypoint said \"{claim}\""));
     let networks = match interfaces::beyond_loopback() {
@@ -17,6 +18,9 @@ pub(super) fn look(environment: &Environment) -> Layer {
         Ok(found) => found.into_iter().collect::<Vec<_>>().join(", "),
         Err(errno) => return Layer::failed(NAME, format!("interfaces cannot be listed: {errno}{said}")),
     };
+    if !probe {
+        return Layer::absent(NAME, format!("not tried, as --no-probe asks; there is a network ({networks}){said}"));
+    }
     let attempts: Vec<_> =
         probe::outside().into_iter().flat_map(|to| [probe::datagram(to), probe::stream(to)]).collect();
     if attempts.contains(&Attempt::Open) {

@@ -13,8 +13,12 @@ pub(crate) fn is_gvisor() -> bool {
 
 /// Whether we are the first process of a container whose engine left the kernel's settings writable, as `--privileged`
 /// does. Such a container can be taken over from inside by ways no packet filter and no capability set closes.
+///
+/// First is also who was started by the engine's own init (`--init`), or from outside by its `exec`, where no parent is
+/// seen. A process deeper in such a container is not refused: somebody works there on purpose.
 pub(crate) fn is_privileged_container() -> bool {
-    std::process::id() == 1 && is_engine_made() && is_writable("/proc/sys") && is_writable("/sys") && !is_gvisor()
+    let first = std::process::id() == 1 || nix::unistd::getppid().as_raw() <= 1;
+    first && is_engine_made() && is_writable("/proc/sys") && is_writable("/sys") && !is_gvisor()
 }
 
 /// Whether an engine laid out the mounts: each of them gives a container its own names this way. A namespace somebody

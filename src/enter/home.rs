@@ -1,16 +1,19 @@
 //! The agent's home directory: copies what the operator put into the seed, and keeps what the agent has changed.
 //!
 //! Runs after privilege is gone, so that a link the agent planted leads only where it could write anyway. Per file, a
-//! copy of what was last written tells an agent's edit from a change of the operator's: untouched files follow the seed,
-//! edited ones stay and are named, deleted ones come back.
+//! copy of what was last written, with its mode, tells an agent's edit from a change of the operator's: untouched files
+//! follow the seed, edited ones stay and are named, deleted ones come back.
 
 use crate::limits;
+use std::fs::Metadata;
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// Where the copies are, below the home directory.
 const STATE: &str = ".local/state/ax-runner/seed";
+/// The bit of a mode that is carried over.
+const EXECUTABLE: u32 = 0o100;
 
 /// What was done.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -25,8 +28,11 @@ pub(crate) struct Seeded {
 
 /// Copies `seed` into `home`.
 pub(crate) fn seed(seed: &Path, home: &Path) -> io::Result<Seeded> {
-    let mut report = Seeded::default();
-    for file in files(seed)? {
+    let mut walk = Walk { seed, found: Vec::new(), failed: Vec::new() };
+    walk.enter(Path::new(""), &mut Vec::new())?;
+    walk.found.sort();
+    let mut report = Seeded { failed: walk.failed, ..Seeded::default() };
+    for file in walk.found {
         match one(&seed.join(&file), &home.join(&file), &home.join(STATE).join(&file)) {
             Ok(Outcome::Written) => report.written += 1,
             Ok(Outcome::Kept) => report.kept.push(file),
@@ -49,51 +55,98 @@ fn one(source: &Path, target: &Path, record: &Path) -> io::Result<Outcome> {
     let outcome = match target.symlink_metadata() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Outcome::Written,
         Err(error) => return Err(error),
-        Ok(metadata) if !metadata.is_file() => Outcome::Kept,
-        Ok(_) => {
-            let found = read(target)?;
-            if found == wanted {
-                Outcome::Same
-            } else if read(record).is_ok_and(|written| written == found) {
-                Outcome::Written
-            } else {
-                Outcome::Kept
-            }
-        }
+        Ok(metadata) => compare(&metadata, target, record, &wanted, mode)?,
     };
     if let Outcome::Written = outcome {
         write(target, &wanted, mode)?;
     }
-    if !matches!(outcome, Outcome::Kept) && !read(record).is_ok_and(|written| written == wanted) {
-        write(record, &wanted, 0o600)?;
+    if !matches!(outcome, Outcome::Kept) && !is_as_written(record, &wanted, mode) {
+        write(record, &wanted, mode)?;
     }
     Ok(outcome)
 }
 
-/// Regular files below the seed, links to files included: a mounted ConfigMap consists of them. Its `..data` entries are
-/// not files of the operator's.
-fn files(seed: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    let mut open = vec![PathBuf::new()];
-    while let Some(directory) = open.pop() {
-        for entry in std::fs::read_dir(seed.join(&directory))? {
-            let entry = entry?;
-            if entry.file_name().as_encoded_bytes().starts_with(b"..") {
-                continue;
-            }
-            let path = directory.join(entry.file_name());
-            if entry.file_type()?.is_dir() {
-                open.push(path);
-            } else if seed.join(&path).is_file() {
-                found.push(path);
-            }
-            if found.len() + open.len() > limits::SEED_FILES_MAX {
-                return Err(io::Error::other(format!("it holds more than {} files", limits::SEED_FILES_MAX)));
+/// What is to be done about something that stands at the target's place.
+fn compare(metadata: &Metadata, target: &Path, record: &Path, wanted: &[u8], mode: u32) -> io::Result<Outcome> {
+    // Larger than anything we write, or no file at all: the agent's.
+    if !metadata.is_file() || metadata.len() > limits::SEED_FILE_MAX_BYTES {
+        return Ok(Outcome::Kept);
+    }
+    let found = match read(target) {
+        // Our own file can be unreadable to us only if the agent made it so.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(Outcome::Kept),
+        // Taken away between two looks, by another container with this home.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Outcome::Written),
+        other => other?,
+    };
+    if found == wanted && same_mode(metadata.mode(), mode) {
+        Ok(Outcome::Same)
+    } else if is_as_written(record, &found, metadata.mode()) {
+        Ok(Outcome::Written)
+    } else {
+        Ok(Outcome::Kept)
+    }
+}
+
+/// Whether the record says that we wrote these bytes with this mode.
+fn is_as_written(record: &Path, bytes: &[u8], mode: u32) -> bool {
+    record.metadata().is_ok_and(|metadata| same_mode(metadata.mode(), mode))
+        && read(record).is_ok_and(|written| written == bytes)
+}
+
+fn same_mode(one: u32, other: u32) -> bool {
+    (one ^ other) & EXECUTABLE == 0
+}
+
+/// Looks for the seed's files. Links are followed, to directories too: a mounted ConfigMap consists of them.
+struct Walk<'a> {
+    seed: &'a Path,
+    found: Vec<PathBuf>,
+    failed: Vec<(PathBuf, String)>,
+}
+
+impl Walk<'_> {
+    /// Takes one directory; `above` are those it is in, so that a link to one of them ends there. Only the seed itself
+    /// must be readable: another directory that is not costs its own files.
+    fn enter(&mut self, directory: &Path, above: &mut Vec<(u64, u64)>) -> io::Result<()> {
+        let place = self.seed.join(directory);
+        let identity = place.metadata().map(|metadata| (metadata.dev(), metadata.ino()))?;
+        if above.contains(&identity) {
+            self.failed.push((directory.to_owned(), "it is a link to a directory it is in".to_owned()));
+            return Ok(());
+        }
+        above.push(identity);
+        for entry in std::fs::read_dir(&place)? {
+            let name = entry?.file_name();
+            // A ConfigMap's `..data` and what it points to are not files of the operator's.
+            if !name.as_encoded_bytes().starts_with(b"..") {
+                self.take(directory.join(name), above)?;
             }
         }
+        above.pop();
+        Ok(())
     }
-    found.sort();
-    Ok(found)
+
+    fn take(&mut self, path: PathBuf, above: &mut Vec<(u64, u64)>) -> io::Result<()> {
+        let depth = above.len();
+        let trouble = match self.seed.join(&path).metadata() {
+            Ok(metadata) if metadata.is_dir() => self.enter(&path, above).err(),
+            Ok(metadata) if metadata.is_file() => {
+                self.found.push(path.clone());
+                None
+            }
+            Ok(_) => Some(io::Error::other("it is neither a file nor a directory")),
+            Err(error) => Some(error),
+        };
+        above.truncate(depth);
+        if let Some(error) = trouble {
+            self.failed.push((path, error.to_string()));
+        }
+        if self.found.len() + self.failed.len() > limits::SEED_FILES_MAX {
+            return Err(io::Error::other(format!("it holds more than {} files", limits::SEED_FILES_MAX)));
+        }
+        Ok(())
+    }
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
@@ -106,106 +159,19 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Whole or not at all.
+/// Whole or not at all. The name is made up anew: two containers that share a home have the same process id, and an agent
+/// could stand in the way of one it knows.
 fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let parent = path.parent().ok_or_else(|| io::Error::other("it has no directory"))?;
     std::fs::create_dir_all(parent)?;
-    let temporary = parent.join(format!(".ax-seed-{}", std::process::id()));
-    // A leftover of a run that was killed; create_new below refuses whatever still stands there.
-    let _ = std::fs::remove_file(&temporary);
-    let written = std::fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(mode)
-        .open(&temporary)
-        .and_then(|mut file| file.write_all(bytes))
-        .and_then(|()| std::fs::rename(&temporary, path));
-    if written.is_err() {
-        let _ = std::fs::remove_file(&temporary);
-    }
-    written
+    let mut temporary = tempfile::Builder::new()
+        .prefix(".ax-seed-")
+        .permissions(std::fs::Permissions::from_mode(mode))
+        .tempfile_in(parent)?;
+    temporary.write_all(bytes)?;
+    temporary.persist(path).map(drop).map_err(|error| error.error)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs;
-
-    struct Place {
-        _dir: tempfile::TempDir,
-        seed: PathBuf,
-        home: PathBuf,
-    }
-
-    fn place() -> Place {
-        let dir = tempfile::tempdir().unwrap();
-        let (seed, home) = (dir.path().join("seed"), dir.path().join("home"));
-        fs::create_dir_all(seed.join("deep/er")).unwrap();
-        fs::create_dir(&home).unwrap();
-        fs::write(seed.join("a"), "1").unwrap();
-        fs::write(seed.join("deep/er/b"), "1").unwrap();
-        Place { _dir: dir, seed, home }
-    }
-
-    fn run(place: &Place) -> Seeded {
-        super::seed(&place.seed, &place.home).unwrap()
-    }
-
-    #[test]
-    fn untouched_files_follow_edited_ones_stay_deleted_ones_return() {
-        let place = place();
-        assert_eq!(run(&place).written, 2);
-        assert_eq!(run(&place), Seeded::default());
-        fs::write(place.home.join("a"), "mine").unwrap();
-        fs::write(place.seed.join("a"), "2").unwrap();
-        fs::write(place.seed.join("deep/er/b"), "2").unwrap();
-        let second = run(&place);
-        assert_eq!((second.written, second.kept), (1, vec![PathBuf::from("a")]));
-        assert_eq!(fs::read_to_string(place.home.join("a")).unwrap(), "mine");
-        assert_eq!(fs::read_to_string(place.home.join("deep/er/b")).unwrap(), "2");
-        fs::remove_file(place.home.join("a")).unwrap();
-        assert_eq!(run(&place).written, 1);
-        assert_eq!(fs::read_to_string(place.home.join("a")).unwrap(), "2");
-    }
-
-    #[test]
-    fn a_file_that_was_there_before_is_an_edit() {
-        let place = place();
-        fs::write(place.home.join("a"), "older").unwrap();
-        assert_eq!(run(&place).kept, [PathBuf::from("a")]);
-    }
-
-    #[test]
-    fn planted_links_pipes_and_directories_are_kept_and_not_followed() {
-        let place = place();
-        let outside = place.home.with_file_name("outside");
-        fs::write(&outside, "canary").unwrap();
-        std::os::unix::fs::symlink(&outside, place.home.join("a")).unwrap();
-        fs::create_dir_all(place.home.join("deep/er")).unwrap();
-        nix::unistd::mkfifo(&place.home.join("deep/er/b"), nix::sys::stat::Mode::S_IRWXU).unwrap();
-        assert_eq!(run(&place).kept.len(), 2);
-        assert_eq!(fs::read_to_string(&outside).unwrap(), "canary");
-    }
-
-    #[test]
-    fn modes_are_the_owners_only_and_a_config_map_is_read() {
-        let place = place();
-        fs::create_dir(place.seed.join("..2024")).unwrap();
-        fs::write(place.seed.join("..2024/c"), "map").unwrap();
-        std::os::unix::fs::symlink("..2024", place.seed.join("..data")).unwrap();
-        std::os::unix::fs::symlink("..data/c", place.seed.join("c")).unwrap();
-        fs::set_permissions(place.seed.join("a"), fs::Permissions::from_mode(0o4755)).unwrap();
-        assert_eq!(run(&place).written, 3);
-        let mode = |name: &str| fs::metadata(place.home.join(name)).unwrap().permissions().mode() & 0o7777;
-        assert_eq!((mode("a"), mode("c")), (0o700, 0o600));
-        assert!(!place.home.join("..data").exists());
-    }
-
-    #[test]
-    fn one_bad_file_does_not_stop_the_others() {
-        let place = place();
-        fs::write(place.home.join("deep"), "a file where a directory is needed").unwrap();
-        let report = run(&place);
-        assert_eq!((report.written, report.failed.len()), (1, 1));
-    }
-}
+#[path = "home_tests.rs"]
+mod tests;

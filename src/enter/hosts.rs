@@ -7,8 +7,10 @@
 use super::destination::{Destination, HostPart};
 use super::environment::Environment;
 use super::resolve::Addresses;
+use crate::limits;
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 const MARK: &str = "# ax-runner enter";
@@ -44,9 +46,18 @@ fn replaced(url: &str, name: &str, literal: &str) -> Option<String> {
 
 /// Appends what the file lacks, in one write. The file may be a mount, so it cannot be replaced.
 pub(crate) fn add(file: &Path, addresses: &Addresses) -> std::io::Result<()> {
-    let mut hosts = std::fs::OpenOptions::new().read(true).append(true).create(true).open(file)?;
-    let mut text = String::new();
-    hosts.read_to_string(&mut text)?;
+    let mut options = std::fs::OpenOptions::new();
+    let mut hosts = options.read(true).append(true).create(true).custom_flags(libc::O_NONBLOCK).open(file)?;
+    if !hosts.metadata()?.is_file() {
+        return Err(std::io::Error::other("it is not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    (&mut hosts).take(limits::HOSTS_FILE_MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limits::HOSTS_FILE_MAX_BYTES {
+        return Err(std::io::Error::other("it is too large"));
+    }
+    // Only our own lines are looked for, and they are plain.
+    let text = String::from_utf8_lossy(&bytes);
     let mut lines = String::new();
     for (name, address) in addresses.iter().flat_map(|(name, set)| set.iter().map(move |address| (name, address))) {
         let line = format!("{address}\t{}\t{MARK}", name.trim_end_matches('.'));
@@ -57,7 +68,10 @@ pub(crate) fn add(file: &Path, addresses: &Addresses) -> std::io::Result<()> {
     if !lines.is_empty() && !text.is_empty() && !text.ends_with('\n') {
         lines.insert(0, '\n');
     }
-    hosts.write_all(lines.as_bytes())
+    hosts.write_all(lines.as_bytes()).inspect_err(|_| {
+        // Half a line could name another address.
+        let _ = hosts.set_len(bytes.len() as u64);
+    })
 }
 
 #[cfg(test)]

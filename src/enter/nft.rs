@@ -29,7 +29,7 @@ pub(crate) enum NftError {
     #[error("nft ended with {0}: {1}")]
     Refused(String, String),
     /// It did not end.
-    #[error("nft did not end within {} seconds and was killed", limits::NFT_DEADLINE.as_secs())]
+    #[error("nft did not end in time and was killed")]
     Hung,
     /// It wrote more than a rule listing has.
     #[error("nft wrote more than {max} bytes", max = limits::NFT_OUTPUT_MAX_BYTES)]
@@ -44,10 +44,16 @@ pub(crate) fn find() -> Result<PathBuf, NftError> {
     PLACES.iter().map(Path::new).find(|path| path.is_file()).map(Path::to_owned).ok_or(NftError::Missing)
 }
 
-/// Runs it with `input` on its standard input and returns its standard output.
-pub(crate) fn run(program: &Path, args: &[&str], input: &str, signals: &Signals) -> Result<Vec<u8>, NftError> {
+/// Runs it with `input` on its standard input and returns its standard output; not longer than until `end`.
+pub(crate) fn run(
+    program: &Path,
+    args: &[&str],
+    input: &str,
+    signals: &Signals,
+    end: Instant,
+) -> Result<Vec<u8>, NftError> {
     let failed = |error: std::io::Error| NftError::Start(program.to_owned(), error.to_string());
-    let deadline = Instant::now() + limits::NFT_DEADLINE;
+    let deadline = end.min(Instant::now() + limits::NFT_DEADLINE);
     let mut child = start(program, args, input).map_err(failed)?;
     let ended = supervise(&mut child, signals, deadline)
         .and_then(|(out, err)| Ok((out, err, wait(&mut child, signals, deadline)?)));

@@ -24,22 +24,30 @@ pub(crate) enum Attempt {
     Silent,
 }
 
-/// A destination that must be refused is open.
+/// Why it is not shown that the network is closed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a packet to {0}, which no rule allows, was not refused")]
-pub(crate) struct NotClosed(SocketAddr);
+pub(crate) enum ProbeError {
+    /// A destination that must be refused is open.
+    #[error("a packet to {0}, which no rule allows, was not refused")]
+    NotClosed(SocketAddr),
+    /// There is no way even to this machine, so nothing was tried.
+    #[error("the rules cannot be tried, as there is no loopback network: bring the interface lo up before the start")]
+    NoLoopback,
+}
 
 /// Tries all; returns how many attempts the rules refused.
-pub(crate) fn forbidden_is_refused() -> Result<u64, NotClosed> {
+pub(crate) fn forbidden_is_refused() -> Result<u64, ProbeError> {
     let resolver = SocketAddr::from((Ipv4Addr::new(127, 0, 0, 11), PORT));
-    if datagram(resolver) != Attempt::Refused {
-        return Err(NotClosed(resolver));
+    match datagram(resolver) {
+        Attempt::Refused => {}
+        Attempt::NoRoute => return Err(ProbeError::NoLoopback),
+        Attempt::Open | Attempt::Silent => return Err(ProbeError::NotClosed(resolver)),
     }
     let mut refused = 1;
     for to in outside() {
         for attempt in [datagram(to), stream(to)] {
             match attempt {
-                Attempt::Open => return Err(NotClosed(to)),
+                Attempt::Open => return Err(ProbeError::NotClosed(to)),
                 Attempt::Refused => refused += 1,
                 Attempt::NoRoute | Attempt::Silent => {}
             }

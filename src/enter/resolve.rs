@@ -5,10 +5,13 @@ use super::policy::names;
 use super::signals::Signals;
 use crate::http::dns::{DnsError, Names};
 use crate::limits;
+use crate::os;
 use nix::sys::signal::Signal;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
+use tokio::runtime::Runtime;
 
 const SIGNAL_LOOK: Duration = Duration::from_millis(20);
 
@@ -46,7 +49,7 @@ pub(crate) fn resolve(list: &[Destination], signals: &Signals) -> Result<Address
     if wanted.is_empty() {
         return Ok(Addresses::new());
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = runtime()?;
     let answer = runtime.block_on(async {
         tokio::select! {
             answer = look_up(&wanted) => answer,
@@ -55,6 +58,11 @@ pub(crate) fn resolve(list: &[Destination], signals: &Signals) -> Result<Address
     });
     runtime.shutdown_timeout(Duration::from_millis(100));
     answer
+}
+
+fn runtime() -> io::Result<Runtime> {
+    os::need_descriptors()?;
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
 /// Looks now and then: a descriptor of ours cannot be lent to the event loop without `unsafe`, and this is short.
@@ -69,7 +77,7 @@ async fn next_signal(signals: &Signals) -> Signal {
 
 /// The addresses of one name, for `doctor`.
 pub(crate) fn addresses_of(name: &str) -> Result<BTreeSet<IpAddr>, ResolveError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = runtime()?;
     let mut found = runtime.block_on(look_up(&BTreeSet::from([name])))?;
     Ok(found.remove(name).unwrap_or_default())
 }

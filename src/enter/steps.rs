@@ -6,14 +6,17 @@ use super::policy::{Mode, Policy};
 use super::report::{Level, Reporter};
 use super::signals::Signals;
 use super::{Failure, cli, engine, env_file, home, hosts, interfaces, launch, nft, probe, resolve, ruleset, workdir};
+use crate::limits;
 use crate::os::privileges::{self, Bounding, Holdings, Identity};
 use caps::Capability;
+use nix::sys::statvfs::{FsFlags, statvfs};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// Whom the payload runs as when we are root.
 const AGENT: Identity = Identity { uid: 1000, gid: 1000 };
@@ -158,6 +161,7 @@ fn close_network(
 }
 
 fn enforce(policy: &Policy, env: &mut Environment, signals: &Signals, report: Reporter) -> Result<(), Failure> {
+    let end = Instant::now() + limits::ENFORCE_DEADLINE;
     let program = nft::find().map_err(enforcement)?;
     let addresses = resolve::resolve(&policy.allow, signals).map_err(|error| match error {
         resolve::ResolveError::Signal(signal) => Failure::Signal(signal),
@@ -165,10 +169,10 @@ fn enforce(policy: &Policy, env: &mut Environment, signals: &Signals, report: Re
     })?;
     let allowed = resolve::socket_addresses(&policy.allow, &addresses);
     keep_names_usable(policy, env, &addresses, report)?;
-    nft::run(&program, &["-f", "-"], &ruleset::render(&allowed), signals).map_err(enforcement)?;
-    listing(&program, &allowed, signals)?;
+    nft::run(&program, &["-f", "-"], &ruleset::render(&allowed), signals, end).map_err(enforcement)?;
+    listing(&program, &allowed, signals, end)?;
     let attempts = probe::forbidden_is_refused().map_err(|error| Failure::Enforce(error.to_string()))?;
-    let after = listing(&program, &allowed, signals)?;
+    let after = listing(&program, &allowed, signals, end)?;
     if after.refused < attempts.min(1) {
         return Err(Failure::Enforce("a probe was refused, but not by the rules that were loaded".to_owned()));
     }
@@ -191,8 +195,14 @@ fn enforcement(error: nft::NftError) -> Failure {
     }
 }
 
-fn listing(program: &Path, allowed: &BTreeSet<SocketAddr>, signals: &Signals) -> Result<ruleset::Listing, Failure> {
-    let text = nft::run(program, &["-j", "list", "table", "inet", ruleset::TABLE], "", signals).map_err(enforcement)?;
+fn listing(
+    program: &Path,
+    allowed: &BTreeSet<SocketAddr>,
+    signals: &Signals,
+    end: Instant,
+) -> Result<ruleset::Listing, Failure> {
+    let words = ["-j", "list", "table", "inet", ruleset::TABLE];
+    let text = nft::run(program, &words, "", signals, end).map_err(enforcement)?;
     ruleset::check(&text, allowed)
         .map_err(|what| Failure::Enforce(format!("nft loaded the rules, but reading them back differs: {what}")))
 }
@@ -285,22 +295,24 @@ fn seed_home(home: &Path, policy: &Policy, report: Reporter) {
     }
 }
 
-/// A share the agent could write would be a way to plant instructions for later runs, so only a read-only one counts.
+/// A share the agent could write would be a way to plant instructions for later runs, so only one on a read-only mount
+/// counts: permissions its owner can change back, and a link the agent can put elsewhere.
 fn announce_agents(home: &Path, environment: &mut Environment, report: Reporter) {
     let share = home.join(AGENTS);
-    if !share.is_dir() {
-        return;
-    }
-    if nix::unistd::access(&share, nix::unistd::AccessFlags::W_OK).is_ok() {
-        report.event(Level::Warn, "agents_dir_writable", json!({"path": share, "remedy": "mount it read-only"}));
-    } else {
+    let Ok(metadata) = share.symlink_metadata() else { return };
+    let read_only = || statvfs(&share).is_ok_and(|stat| stat.flags().contains(FsFlags::ST_RDONLY));
+    if metadata.is_dir() && read_only() {
         environment.set("AX_AGENTS_DIR", share.as_os_str());
+    } else {
+        report.event(Level::Warn, "agents_dir_writable", json!({"path": share, "remedy": "mount it read-only"}));
     }
 }
 
 /// The home directory in the image's own user list.
 fn home_of(uid: u32) -> Option<PathBuf> {
-    let list = std::fs::read_to_string("/etc/passwd").ok()?;
+    // Comment fields in some old encoding must not hide the other lines.
+    let bytes = std::fs::read("/etc/passwd").ok()?;
+    let list = String::from_utf8_lossy(&bytes);
     let line = list
         .lines()
         .map(|line| line.split(':').collect::<Vec<_>>())

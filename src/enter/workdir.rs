@@ -65,7 +65,13 @@ fn is_hidden(path: &Path) -> bool {
 
 /// What is wrong with using the workspace as the current user, with the remedy.
 pub(crate) fn trouble(workspace: &Path) -> Option<String> {
-    let metadata = workspace.metadata().ok()?;
+    let metadata = match workspace.metadata() {
+        Ok(metadata) if metadata.is_dir() => metadata,
+        Ok(_) => return Some(format!("{} is not a directory: mount the workspace there", workspace.display())),
+        Err(error) => {
+            return Some(format!("{} cannot be used ({error}): mount the workspace there", workspace.display()));
+        }
+    };
     let all = AccessFlags::R_OK | AccessFlags::W_OK | AccessFlags::X_OK;
     let errno = access(workspace, all).err()?;
     let (owner, group) = (metadata.uid(), metadata.gid());

@@ -35,8 +35,9 @@ impl Names {
     /// Every address of a name, asked for until `deadline`.
     pub async fn addresses(&self, name: &str, deadline: Instant) -> Result<Vec<IpAddr>, DnsError> {
         // As the C library does: a name that is in the file is not asked for elsewhere.
-        let listed = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
-        match in_hosts_file(&listed, name) {
+        // A comment in some other encoding must not hide the other lines.
+        let listed = std::fs::read("/etc/hosts").unwrap_or_default();
+        match in_hosts_file(&String::from_utf8_lossy(&listed), name) {
             found if found.is_empty() => self.ask(name, deadline).await,
             found => Ok(found),
         }
@@ -91,7 +92,7 @@ async fn ask_version(
     Ok(server.lookup_ip(name).await.map_err(failed)?.iter().collect())
 }
 
-fn in_hosts_file(text: &str, name: &str) -> Vec<IpAddr> {
+pub(crate) fn in_hosts_file(text: &str, name: &str) -> Vec<IpAddr> {
     text.lines()
         .map(|line| line.split('#').next().unwrap_or_default().split_whitespace())
         .filter_map(|mut words| {

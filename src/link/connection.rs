@@ -45,6 +45,11 @@ impl Connection {
         self.frames.is_closed()
     }
 
+    /// Waits for its end.
+    pub(super) async fn closed(&self) {
+        self.frames.closed().await;
+    }
+
     /// Sends one request and waits for its reply.
     pub(super) async fn call(
         &self,

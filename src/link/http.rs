@@ -54,7 +54,7 @@ impl HttpLink {
             let client = if action.repeatable() && !lost { &clients.pooled } else { &clients.fresh };
             let request = self.request(client, body.clone(), context);
             let Some(outcome) = in_time(deadline, attempt(request)).await else {
-                return Err(CallError::TimedOut(timeout.as_millis()));
+                return Err(CallError::NoReply(timeout.as_millis()));
             };
             match outcome {
                 Attempt::Reply(reply) => return Ok(reply),

@@ -1,6 +1,6 @@
 //! The link to the host: one question, one answer, whatever the transport (PROTOCOL §3, §4).
 
-mod anthropic;
+pub(crate) mod anthropic;
 mod connection;
 mod http;
 mod pending;
@@ -29,6 +29,11 @@ pub trait HostLink: Send + Sync {
     /// Largest request in bytes this transport carries.
     fn request_max_bytes(&self) -> usize;
 
+    /// Ends when the host is gone for good, even while nobody asks it anything. Never where that cannot be noticed.
+    fn gone(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::pending())
+    }
+
     /// Trusts a certificate authority (PEM) from now on, where the transport uses certificates.
     fn trust(&self, _authority: &str) {}
 }
@@ -51,9 +56,12 @@ pub enum CallError {
     /// It may have been carried out. Never repeated by us, and the model must not assume either way.
     #[error("the connection to the host was lost; whether the call was carried out is unknown")]
     OutcomeUnknown,
-    /// Silence for the action's whole time.
+    /// Silence for the action's whole time, on a link with heartbeats.
     #[error("IPC call timed out (no heartbeat for {0}ms)")]
     TimedOut(u128),
+    /// The same where there are none: nothing but the reply could have come.
+    #[error("the call timed out (no reply for {0}ms)")]
+    NoReply(u128),
     /// Larger than the transport carries; nothing was sent.
     #[error("the request has {bytes} bytes; the host takes {max}: shorten it or split it")]
     TooLarge {
@@ -116,6 +124,11 @@ impl Host {
         let mut context = (*self.context).clone();
         context.meta.request_id = None;
         Self { context: Arc::new(context), ..self.clone() }
+    }
+
+    /// Ends when the host is gone for good.
+    pub async fn gone(&self) {
+        self.link.gone().await;
     }
 
     /// Largest request in bytes the transport carries.

@@ -76,11 +76,55 @@ impl SocketLink {
         Err(error)
     }
 
+    /// Waits for the end of the connection, and for this long without another one. What a call does after a
+    /// loss is its own affair; this is for the time in which only tools run, and nobody would notice.
+    async fn until_gone(&self, patience: Duration) {
+        loop {
+            let connection = self.state.lock().await.connection.clone();
+            connection.closed().await;
+            let Some(path) = &self.redial else { return };
+            tracing::warn!(component = "ipc-client", "ipc_connection_lost");
+            let until = Instant::now() + patience;
+            if !self.regained(path, until).await {
+                return;
+            }
+        }
+    }
+
+    /// Connects again, unless a call has done so already; false when that has not worked out in time.
+    async fn regained(&self, path: &Path, until: Instant) -> bool {
+        let [first, .., longest] = limits::RECONNECT_PAUSES;
+        let mut pause = first;
+        while Instant::now() < until {
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(longest);
+            let mut state = self.state.lock().await;
+            if !state.connection.is_closed() {
+                return true;
+            }
+            if let Ok(stream) = redial(path).await {
+                tracing::info!(component = "ipc-client", "ipc_reconnected");
+                *state = State { connection: Connection::open(stream), failed: None };
+                return true;
+            }
+        }
+        false
+    }
+
     async fn exchange(&self, action: &Action, context: &CallContext) -> Result<Reply, CallError> {
         let timeout = action.timeout(self.llm_timeout);
         let mut repeated = false;
+        // The host can have carried it out, whatever becomes of the repetition.
+        let mut seen = false;
         loop {
-            let connection = self.connection().await?;
+            let connection = match self.connection().await {
+                Ok(connection) => connection,
+                Err(error) if seen => {
+                    tracing::warn!(component = "ipc-client", error = %error, "ipc_call_not_repeated");
+                    return Err(CallError::OutcomeUnknown);
+                }
+                Err(error) => return Err(error),
+            };
             let id = self.next_id.fetch_add(1, Ordering::Relaxed);
             let body = action.encode(Some(&id.to_string()), &context.meta).map_err(|_| CallError::Unencodable)?;
             let max = limits::FRAME_SEND_MAX_BYTES;
@@ -92,9 +136,10 @@ impl SocketLink {
                 Ok(reply) => return Ok(reply),
                 Err(Failure::Silence) => return Err(CallError::TimedOut(timeout.as_millis())),
                 Err(Failure::Lost { complete }) => {
+                    seen |= complete;
                     let safe = !complete || action.repeatable();
                     if !safe || repeated || self.redial.is_none() {
-                        return Err(match complete {
+                        return Err(match seen {
                             true => CallError::OutcomeUnknown,
                             false => CallError::NotSent("the connection was lost".to_owned()),
                         });
@@ -110,6 +155,10 @@ impl SocketLink {
 impl HostLink for SocketLink {
     fn call<'a>(&'a self, action: &'a Action, context: &'a CallContext) -> BoxFuture<'a, Result<Reply, CallError>> {
         Box::pin(self.exchange(action, context))
+    }
+
+    fn gone(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.until_gone(limits::HOST_AWAY_MAX))
     }
 
     fn request_max_bytes(&self) -> usize {
@@ -139,5 +188,47 @@ async fn redial(path: &Path) -> io::Result<UnixStream> {
             ))
         }
         _ => Ok(stream),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::UnixListener;
+
+    /// An ample limit against a hang.
+    async fn soon<T>(work: impl Future<Output = T>) -> T {
+        tokio::time::timeout(Duration::from_secs(60), work).await.expect("hangs")
+    }
+
+    #[tokio::test]
+    async fn a_host_that_comes_back_is_not_gone_and_one_that_stays_away_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("host.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        let link = SocketLink::connect(&path, Duration::from_secs(60)).await.unwrap();
+        let (first, _) = listener.accept().await.unwrap();
+        let host = async {
+            drop(first);
+            let (second, _) = listener.accept().await.unwrap();
+            drop(listener);
+            std::fs::remove_file(&path).unwrap();
+            let back = Instant::now();
+            drop(second);
+            back
+        };
+        let ((), back) = soon(async { tokio::join!(link.until_gone(Duration::from_millis(700)), host) }).await;
+        assert!(back.elapsed() >= Duration::from_millis(700), "given up too soon");
+    }
+
+    #[tokio::test]
+    async fn who_never_dials_twice_is_gone_at_once() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let link = SocketLink::accepted(ours, Duration::from_secs(60));
+        let gone = link.until_gone(limits::HOST_AWAY_MAX);
+        tokio::pin!(gone);
+        assert!(tokio::time::timeout(Duration::from_millis(50), &mut gone).await.is_err());
+        drop(theirs);
+        soon(gone).await;
     }
 }

@@ -23,8 +23,20 @@ pub(super) fn write(line: Vec<u8>) {
         let _ = Places::open().write_all(&line);
         return;
     }
-    // The thread starts with the first line: a turn that logs nothing pays nothing.
-    let queue = QUEUE.get_or_init(|| {
+    match queue() {
+        Some(queue) => drop(queue.clone().write_all(&line)),
+        None => last_words(String::from_utf8_lossy(&line).trim_end()),
+    }
+}
+
+/// The thread starts with the first line: a turn that logs nothing pays nothing. `None` when no thread can be had, which
+/// the builder would make a panic of.
+fn queue() -> Option<&'static NonBlocking> {
+    if let Some(queue) = QUEUE.get() {
+        return Some(queue);
+    }
+    std::thread::Builder::new().spawn(|| {}).ok()?.join().ok()?;
+    Some(QUEUE.get_or_init(|| {
         let (queue, guard) = NonBlockingBuilder::default()
             .lossy(true)
             .buffered_lines_limit(limits::LOG_QUEUE_LINES)
@@ -32,8 +44,7 @@ pub(super) fn write(line: Vec<u8>) {
             .finish(Places::open());
         *GUARD.lock().unwrap_or_else(PoisonError::into_inner) = Some(guard);
         queue
-    });
-    let _ = queue.clone().write_all(&line);
+    }))
 }
 
 /// Waits, bounded, until what was logged is written. Lines after it may be lost.

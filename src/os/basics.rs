@@ -1,6 +1,7 @@
 //! Small things that need `unsafe` and belong nowhere else.
 #![allow(unsafe_code)]
 
+use crate::limits;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -13,9 +14,22 @@ pub fn replace(program: &Path, args: &[OsString]) -> io::Error {
     Command::new(program).args(args).exec()
 }
 
-/// Ends the process at once: no destructors, no buffered output, no handlers. For the panic hook and for a second
-/// termination signal, where running any more of our own code is the wrong thing to do.
-pub fn die_now(code: i32) -> ! {
+/// An error when too few descriptors are free. Asked before a runtime is made, which panics without its own.
+pub fn need_descriptors() -> io::Result<()> {
+    (0..limits::DESCRIPTORS_MIN / 2).map(|_| io::pipe()).collect::<io::Result<Vec<_>>>().map(drop)
+}
+
+/// This process's number.
+#[cfg(target_os = "linux")]
+pub(super) fn own_pid() -> libc::pid_t {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::getpid() }
+}
+
+/// Ends the process at once: no destructors, no buffered output, no handlers. For a second termination signal, where
+/// running any more of our own code is the wrong thing to do.
+#[cfg(target_os = "linux")]
+pub(super) fn die_now(code: i32) -> ! {
     // SAFETY: `_exit` takes any value, touches no memory of ours and does not return.
     unsafe { libc::_exit(code) }
 }

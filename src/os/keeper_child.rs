@@ -97,6 +97,8 @@ extern "C" fn shell(plan: *mut libc::c_void) -> c_int {
     unsafe {
         let plan = &*plan.cast::<Plan<'_>>();
         libc::setsid();
+        // Should runner and keeper be killed in one stroke, at least the command itself goes too.
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong);
         let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         libc::setrlimit(libc::RLIMIT_CORE, &none);
         default_signals();

@@ -12,12 +12,16 @@ use nix::errno::Errno;
 use nix::unistd::getpid;
 use std::collections::BTreeSet;
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 /// Children belong to the whole process, and so does the table.
 static TABLE: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+
+/// How many there are, for those who cannot wait for the lock.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 fn table() -> MutexGuard<'static, BTreeSet<i32>> {
     TABLE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -33,7 +37,7 @@ impl Known {
     /// Names a child that was started on this thread with no `.await` in between.
     pub fn register(pid: i32) -> Self {
         table().insert(pid);
-        Self(pid)
+        Self::new(pid)
     }
 
     /// Starts a child and names it before any reaper can look.
@@ -41,7 +45,12 @@ impl Known {
         let mut table = table();
         let (child, pid) = spawn()?;
         table.insert(pid);
-        Ok((child, Self(pid)))
+        Ok((child, Self::new(pid)))
+    }
+
+    fn new(pid: i32) -> Self {
+        COUNT.fetch_add(1, Ordering::Relaxed);
+        Self(pid)
     }
 
     /// The child's number.
@@ -53,7 +62,13 @@ impl Known {
 impl Drop for Known {
     fn drop(&mut self) {
         table().remove(&self.0);
+        COUNT.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// Is there any child that somebody waits for? Safe in a signal handler.
+pub(super) fn any() -> bool {
+    COUNT.load(Ordering::Relaxed) > 0
 }
 
 /// Whether somebody waits for this child.

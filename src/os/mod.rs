@@ -25,11 +25,13 @@ mod script;
 #[cfg(target_os = "linux")]
 mod shell;
 #[cfg(target_os = "linux")]
+pub mod signals;
+#[cfg(target_os = "linux")]
 mod tree;
 #[cfg(target_os = "linux")]
 mod watch;
 
-pub use basics::{die_now, replace};
+pub use basics::{need_descriptors, replace};
 pub use environment::{ChildEnv, RefusedName};
 pub use stdin::{StdinError, read_stdin};
 
@@ -41,5 +43,7 @@ pub use known::{Known, adopt_orphans};
 pub use shell::{End, Ended, Shell, StartError};
 #[cfg(target_os = "linux")]
 pub use tree::is_foreign;
+#[cfg(target_os = "linux")]
+pub use watch::end_everything;
 
 pub mod privileges;

@@ -1,4 +1,5 @@
 //! Standard input, read with a bound on size and on time.
+#![allow(unsafe_code)]
 
 use crate::limits;
 use nix::errno::Errno;
@@ -6,6 +7,9 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
 /// Why standard input gave no payload.
@@ -34,24 +38,24 @@ pub enum StdinError {
     Io(#[from] io::Error),
 }
 
-/// Reads standard input to its end. Blocks: call it on a thread of its own.
+/// Reads standard input to its end.
 ///
 /// A closed standard input counts as empty. After `quiet` without new bytes `complete` is asked whether they are a whole
 /// payload although the input was not closed. The bytes may hold tokens: they are wiped when dropped, and so is each
 /// smaller buffer they outgrew.
-pub fn read_stdin(
-    cancel: impl Fn() -> bool,
+pub async fn read_stdin(
+    cancel: &CancellationToken,
     max_bytes: usize,
     deadline: Duration,
     complete: impl Fn(&[u8]) -> bool,
     quiet: Duration,
 ) -> Result<Zeroizing<Vec<u8>>, StdinError> {
-    read(io::stdin().as_fd(), cancel, max_bytes, deadline, complete, quiet)
+    read(io::stdin().as_fd(), cancel, max_bytes, deadline, complete, quiet).await
 }
 
-fn read(
+async fn read(
     input: BorrowedFd<'_>,
-    cancel: impl Fn() -> bool,
+    cancel: &CancellationToken,
     max_bytes: usize,
     deadline: Duration,
     complete: impl Fn(&[u8]) -> bool,
@@ -60,12 +64,15 @@ fn read(
     if nix::unistd::isatty(input).unwrap_or(false) {
         return Err(StdinError::Terminal);
     }
+    // What cannot be waited for, such as a file, is always readable.
+    // SAFETY: a borrowed descriptor stays open, and the same, for as long as the borrow, which outlives the registration.
+    let mut arrivals = unsafe { AsyncFd::register_with_interest(input, Interest::READABLE) }.ok();
     let start = Instant::now();
     let mut buffer = Buffer::new(max_bytes);
     let mut last_byte = start;
     let mut shown = 0;
     loop {
-        if cancel() {
+        if cancel.is_cancelled() {
             return Err(StdinError::Cancelled);
         }
         if start.elapsed() >= deadline {
@@ -78,6 +85,11 @@ fn read(
             }
         }
         if !readable(input)? {
+            tokio::select! {
+                () = cancel.cancelled() => {}
+                () = arrival(arrivals.as_mut()) => {}
+                () = tokio::time::sleep(limits::STDIN_POLL) => {}
+            }
             continue;
         }
         match nix::unistd::read(input, buffer.free()) {
@@ -92,17 +104,30 @@ fn read(
         if buffer.len > max_bytes {
             return Err(StdinError::TooLarge { max: max_bytes });
         }
+        // A sender that never pauses must not keep a signal from being noticed.
+        tokio::task::yield_now().await;
     }
 }
 
-/// Waits a moment for bytes or the end. A closed descriptor is left to `read`, which names it.
+/// Can something be read, or the end, without waiting? Asked before each read: the descriptor is not ours alone, so it must
+/// not be made non-blocking. A closed one is left to `read`, which names it.
 fn readable(input: BorrowedFd<'_>) -> io::Result<bool> {
-    let mut entry = [PollFd::new(input, PollFlags::POLLIN)];
-    let wait = PollTimeout::try_from(limits::STDIN_POLL).unwrap_or(PollTimeout::ZERO);
-    match poll(&mut entry, wait) {
+    match poll(&mut [PollFd::new(input, PollFlags::POLLIN)], PollTimeout::ZERO) {
         Ok(count) => Ok(count > 0),
         Err(Errno::EINTR) => Ok(false),
         Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Waits until the kernel says that something has come.
+async fn arrival(input: Option<&mut AsyncFd<BorrowedFd<'_>>>) {
+    match input {
+        Some(input) => {
+            if let Ok(mut ready) = input.readable().await {
+                ready.clear_ready();
+            }
+        }
+        None => std::future::pending().await,
     }
 }
 

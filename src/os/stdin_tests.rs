@@ -7,9 +7,26 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const LONG: Duration = Duration::from_secs(20);
 const QUIET: Duration = Duration::from_millis(50);
 
+/// `read` to its end on a runtime of its own.
+fn read_now(
+    input: BorrowedFd<'_>,
+    cancelled: bool,
+    max: usize,
+    deadline: Duration,
+    complete: impl Fn(&[u8]) -> bool,
+    quiet: Duration,
+) -> Result<Zeroizing<Vec<u8>>, StdinError> {
+    let cancel = CancellationToken::new();
+    if cancelled {
+        cancel.cancel();
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(read(input, &cancel, max, deadline, complete, quiet))
+}
+
 /// With a million bytes, a deadline that only a hang reaches, and nobody who cancels.
 fn plain(input: impl AsFd, complete: impl Fn(&[u8]) -> bool) -> Result<Zeroizing<Vec<u8>>, StdinError> {
-    read(input.as_fd(), || false, 1_000_000, LONG, complete, QUIET)
+    read_now(input.as_fd(), false, 1_000_000, LONG, complete, QUIET)
 }
 
 fn json(bytes: &[u8]) -> bool {
@@ -56,7 +73,7 @@ fn the_same_bytes_are_judged_once() {
         asked.fetch_add(1, Ordering::Relaxed);
         false
     };
-    let end = read(input.as_fd(), || false, 10, Duration::from_millis(400), complete, Duration::from_millis(1));
+    let end = read_now(input.as_fd(), false, 10, Duration::from_millis(400), complete, Duration::from_millis(1));
     assert!(matches!(end, Err(StdinError::TimedOut { .. })));
     assert_eq!(asked.load(Ordering::Relaxed), 1);
 }
@@ -64,12 +81,12 @@ fn the_same_bytes_are_judged_once() {
 #[test]
 fn silence_size_and_cancellation_end_it() {
     let (input, output) = pipe().unwrap();
-    let end = read(input.as_fd(), || false, 10, Duration::from_millis(100), json, QUIET);
+    let end = read_now(input.as_fd(), false, 10, Duration::from_millis(100), json, QUIET);
     assert!(matches!(end, Err(StdinError::TimedOut { .. })));
-    let end = read(input.as_fd(), || true, 10, LONG, json, QUIET);
+    let end = read_now(input.as_fd(), true, 10, LONG, json, QUIET);
     assert!(matches!(end, Err(StdinError::Cancelled)));
     File::from(output).write_all(b"12345").unwrap();
-    let end = read(input.as_fd(), || false, 4, LONG, json, QUIET);
+    let end = read_now(input.as_fd(), false, 4, LONG, json, QUIET);
     assert!(matches!(end, Err(StdinError::TooLarge { max: 4 })));
 }
 
@@ -79,8 +96,21 @@ fn exactly_the_limit_is_allowed_and_empty_input_is_empty() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&vec![1; size]).unwrap();
         std::io::Seek::rewind(&mut file).unwrap();
-        let got = read(file.as_fd(), || false, max, LONG, |_| false, LONG).unwrap();
+        let got = read_now(file.as_fd(), false, max, LONG, |_| false, LONG).unwrap();
         assert_eq!(got.len(), size);
     }
     assert!(plain(File::open("/dev/null").unwrap(), json).unwrap().is_empty());
+}
+
+#[test]
+fn a_cancellation_is_noticed_while_nothing_comes() {
+    let (input, _output) = pipe().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let end = runtime.block_on(async {
+        let cancel = CancellationToken::new();
+        let later = cancel.clone();
+        tokio::spawn(async move { later.cancel() });
+        read(input.as_fd(), &cancel, 10, LONG, json, QUIET).await
+    });
+    assert!(matches!(end, Err(StdinError::Cancelled)));
 }

@@ -55,6 +55,11 @@ pub fn is_foreign(pid: pid_t) -> bool {
     !ours && stat(pid).is_some()
 }
 
+/// Does this process descend from `root`, ended or not?
+pub(super) fn is_below(pid: pid_t, root: pid_t) -> bool {
+    descends(pid, root, 0).is_some()
+}
+
 /// Sends `signal` to every living descendant of `root`; how many there were.
 pub(super) fn signal_descendants(root: pid_t, since: u64, signal: c_int) -> usize {
     let mut count = 0;

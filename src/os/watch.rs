@@ -152,6 +152,15 @@ async fn listen(keeper: Known, since: u64, mut status: pipe::Receiver, progress:
     progress.send_modify(|progress| progress.gone = true);
 }
 
+/// Ends all that is below the runner, for an exit that waits no longer. A keeper would do the same a moment later; whoever has
+/// waited for the runner would still find what it left.
+pub fn end_everything() {
+    let until = std::time::Instant::now() + limits::KEEPER_GRACE;
+    while tree::sweep(getpid().as_raw(), 0, |_| true) > 0 && std::time::Instant::now() < until {
+        std::thread::sleep(limits::REAP_PAUSE);
+    }
+}
+
 /// A keeper was killed, and what it kept has come to the runner: ends every child nobody has named, and what is below
 /// it. By design there are no others, save processes that were put into the container from outside.
 async fn end_strays(since: u64) {

@@ -2,8 +2,8 @@
 
 use super::PromptInput;
 use super::budget::{Module, Otherwise};
+use super::line;
 use crate::tools::catalog::{Offer, offer};
-use crate::tools::one_line;
 use crate::wire::CatalogEntry;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ pub(super) fn module(input: &PromptInput<'_>) -> Option<Module> {
     for (how, tools) in [(DIRECT, direct), (INDIRECT, indirect)] {
         if !tools.is_empty() {
             full.push_str(&format!("\n{how}\n{RULES}\n{}", listing(&tools).trim_end()));
-            let names = tools.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+            let names = tools.iter().map(|(name, _)| line::name(name)).collect::<Vec<_>>().join(", ");
             short.push_str(&format!("\n{how}\n{names}"));
         }
     }
@@ -40,10 +40,11 @@ pub(super) fn module(input: &PromptInput<'_>) -> Option<Module> {
 fn listing(tools: &[(&str, &CatalogEntry)]) -> String {
     let mut by_skill: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for (name, entry) in tools {
-        let line = format!("- `{name}({})`: {}\n", parameters(&entry.schema), one_line(&entry.summary));
+        let parameters = parameters(&entry.schema);
+        let line = format!("- `{}({parameters})`: {}\n", line::name(name), line::summary(&entry.summary));
         by_skill.entry(&entry.skill).or_default().push(line);
     }
-    by_skill.iter().map(|(skill, lines)| format!("### {}\n{}", one_line(skill), lines.concat())).collect()
+    by_skill.iter().map(|(skill, lines)| format!("### {}\n{}", line::name(skill), lines.concat())).collect()
 }
 
 /// `id, state?, _select?`
@@ -52,7 +53,8 @@ fn parameters(schema: &Value) -> String {
     let mut names: Vec<String> = Vec::new();
     for name in schema["properties"].as_object().into_iter().flat_map(|properties| properties.keys()) {
         if name != "_select" {
-            names.push(if required.contains(&name.as_str()) { name.clone() } else { format!("{name}?") });
+            let mark = if required.contains(&name.as_str()) { "" } else { "?" };
+            names.push(format!("{}{mark}", line::name(name)));
         }
     }
     names.push("_select?".to_owned());

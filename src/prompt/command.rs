@@ -5,16 +5,27 @@ use crate::limits;
 use crate::wire::{Identity, Payload};
 use std::ffi::OsString;
 use std::io::{Read, Write};
+use std::time::{Duration, Instant};
 
-const USAGE: &str = "usage: ax-runner prompt --payload FILE|- [--workspace DIR] [--agent TYPE]";
+const USAGE: &str = "\
+usage: ax-runner prompt --payload FILE|- [--workspace DIR] [--agent TYPE]
+
+Prints the system prompt that the payload would be given, and what each section costs.
+
+  --payload FILE    the work item, - for standard input
+  --workspace DIR   the workspace the prompt names (default: /workspace)
+  --agent TYPE      pi-coding-agent (default) or claude-code
+  --help            this text
+";
 
 /// Runs the subcommand; `args` are what follows its name. Returns the exit code: 0, 1 for a payload that cannot be used,
 /// 2 for wrong arguments.
 pub fn main_prompt_command(args: impl IntoIterator<Item = OsString>) -> u8 {
     let options = match options(args) {
-        Ok(options) => options,
+        Ok(Some(options)) => options,
+        Ok(None) => return u8::from(std::io::stdout().write_all(USAGE.as_bytes()).is_err()),
         Err(message) => {
-            complain(&format!("{message}\n{USAGE}"));
+            complain(&format!("{message}; see ax-runner prompt --help"));
             return 2;
         }
     };
@@ -33,7 +44,8 @@ struct Options {
     agent: String,
 }
 
-fn options(args: impl IntoIterator<Item = OsString>) -> Result<Options, String> {
+/// `None` when only the help is wanted.
+fn options(args: impl IntoIterator<Item = OsString>) -> Result<Option<Options>, String> {
     use lexopt::{Arg, Parser, ValueExt};
     let mut parser = Parser::from_args(args);
     let (mut payload, mut workspace, mut agent) = (None, "/workspace".to_owned(), "pi-coding-agent".to_owned());
@@ -43,10 +55,11 @@ fn options(args: impl IntoIterator<Item = OsString>) -> Result<Options, String> 
             Arg::Long("payload") => payload = Some(parser.value().map_err(text)?),
             Arg::Long("workspace") => workspace = parser.value().and_then(|value| value.string()).map_err(text)?,
             Arg::Long("agent") => agent = parser.value().and_then(|value| value.string()).map_err(text)?,
+            Arg::Long("help") | Arg::Short('h') => return Ok(None),
             other => return Err(other.unexpected().to_string()),
         }
     }
-    Ok(Options { payload: payload.ok_or("--payload is missing")?, workspace, agent })
+    Ok(Some(Options { payload: payload.ok_or("--payload is missing")?, workspace, agent }))
 }
 
 fn run(options: &Options, out: &mut impl Write) -> Result<(), String> {
@@ -54,8 +67,9 @@ fn run(options: &Options, out: &mut impl Write) -> Result<(), String> {
     let payload = Payload::read(&bytes).map_err(|error| error.to_string())?;
     let identity = Identity::default();
     let clock = Clock::now(std::env::var("TZ").ok().as_deref());
+    let begun = Instant::now();
     let prompt = build(&PromptInput::from_payload(&payload, &identity, &options.agent, &options.workspace, clock));
-    show(&prompt, out).map_err(|error| format!("cannot write the prompt: {error}"))
+    show(&prompt, begun.elapsed(), out).map_err(|error| format!("cannot write the prompt: {error}"))
 }
 
 fn read(path: &OsString) -> Result<Vec<u8>, String> {
@@ -73,7 +87,7 @@ fn read(path: &OsString) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-fn show(prompt: &Prompt, out: &mut impl Write) -> std::io::Result<()> {
+fn show(prompt: &Prompt, took: Duration, out: &mut impl Write) -> std::io::Result<()> {
     writeln!(out, "{}\n\n--- sections", prompt.text)?;
     for section in &prompt.sections {
         let form = match section.form {
@@ -84,7 +98,8 @@ fn show(prompt: &Prompt, out: &mut impl Write) -> std::io::Result<()> {
         };
         writeln!(out, "{:<18} {:>7} chars  {form}", section.name, section.chars)?;
     }
-    writeln!(out, "{:<18} {:>7} chars  {} bytes", "total", crate::text::units(&prompt.text), prompt.text.len())?;
+    let (units, bytes) = (crate::text::units(&prompt.text), prompt.text.len());
+    writeln!(out, "{:<18} {units:>7} chars  {bytes} bytes, built in {} us", "total", took.as_micros())?;
     out.flush()
 }
 
@@ -103,7 +118,7 @@ mod tests {
 
     #[test]
     fn shows_the_prompt_and_what_each_section_costs() {
-        let options = options(["--payload", "fixtures/payload-docker.json"].map(OsString::from)).unwrap();
+        let options = options(["--payload", "fixtures/payload-docker.json"].map(OsString::from)).unwrap().unwrap();
         let mut out = Vec::new();
         run(&options, &mut out).unwrap();
         let out = String::from_utf8(out).unwrap();

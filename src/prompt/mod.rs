@@ -9,6 +9,7 @@ mod clock;
 mod command;
 mod habits;
 mod identity;
+mod line;
 mod runtime;
 mod safety;
 mod skills;

@@ -2,6 +2,7 @@
 
 use super::PromptInput;
 use super::budget::{Module, Otherwise};
+use super::line;
 use crate::wire::SandboxType;
 
 /// Priority 90.
@@ -18,19 +19,20 @@ pub(super) fn runtime(input: &PromptInput<'_>) -> Module {
 - Skills: `{ws}/.ax/skills/`. Files you put into `{ws}/artifacts/` are offered to the user as downloads; write them with `write_file` and the path `artifacts/<name>`.
 - Earlier messages of other people in a channel begin with `[sender]: `; the platform puts that there.
 - Current time: {} {}",
-        input.agent_type,
-        input.sandbox.as_str(),
-        input.profile,
+        line::name(input.agent_type),
+        line::name(input.sandbox.as_str()),
+        line::name(input.profile),
         input.clock.weekday(),
         input.clock.local_iso(),
-        ws = input.workspace,
+        ws = line::path(input.workspace),
     );
-    if let Some(agent) = input.agent_id.filter(|agent| !agent.is_empty()) {
+    if let Some(agent) = input.agent_id.map(line::name).filter(|agent| !agent.is_empty()) {
         full.push_str(&format!("\n- Agent id: {agent}"));
     }
     if let Some(agents) = input.agents_dir {
         full.push_str(&format!(
-            "\n- Shared instructions and skills of your operator: `{agents}`, read-only, outside the workspace: look there with `bash`."
+            "\n- Shared instructions and skills of your operator: `{}`, read-only, outside the workspace: look there with `bash`.",
+            line::path(agents)
         ));
     }
     Module { name: "runtime", full, otherwise: Otherwise::Drop }

@@ -2,7 +2,7 @@
 
 use super::PromptInput;
 use super::budget::{Module, Otherwise};
-use crate::tools::one_line;
+use super::line;
 use crate::wire::SkillInfo;
 
 const CREATION: &str = "### Writing a skill
@@ -23,8 +23,8 @@ pub(super) fn module(input: &PromptInput<'_>) -> Module {
         short.push_str("No skills are installed.");
     } else {
         for skill in input.skills {
-            full.push_str(&line(skill));
-            short.push_str(&format!("- {} **{}**\n", label(skill), one_line(&skill.name)));
+            full.push_str(&entry(skill));
+            short.push_str(&format!("- {} **{}**\n", label(skill), line::name(&skill.name)));
         }
         full.push_str("To use a skill, read `.ax/skills/<name>/SKILL.md` first and follow it.");
         short.push_str("Read `.ax/skills/<name>/SKILL.md` before you use one; only [ENABLED] ones work.");
@@ -49,16 +49,16 @@ fn label(skill: &SkillInfo) -> &'static str {
     }
 }
 
-fn line(skill: &SkillInfo) -> String {
-    let mut line = format!("- {} **{}**", label(skill), one_line(&skill.name));
+fn entry(skill: &SkillInfo) -> String {
+    let mut entry = format!("- {} **{}**", label(skill), line::name(&skill.name));
     for (before, text, after) in [
-        (": ", one_line(&skill.description), ""),
-        (" (waiting on: ", one_line(&skill.pending_reasons.join(", ")), ")"),
-        (" (missing: ", one_line(&skill.warnings.join(", ")), ")"),
+        (": ", line::summary(&skill.description), ""),
+        (" (waiting on: ", line::summary(&skill.pending_reasons.join(", ")), ")"),
+        (" (missing: ", line::summary(&skill.warnings.join(", ")), ")"),
     ] {
         if !text.is_empty() {
-            line.push_str(&format!("{before}{text}{after}"));
+            entry.push_str(&format!("{before}{text}{after}"));
         }
     }
-    line + "\n"
+    entry + "\n"
 }

@@ -8,16 +8,22 @@
 //! |---|---|---|---|
 //! | bad launch, unknown agent, unusable payload | 1 | `validation failed` | gives up |
 //! | workspace cannot be opened, `AX_UNIX_SOCKETS` cannot be had | 1 | `validation failed` | gives up |
-//! | the host's socket cannot be reached or listened on | 1 | `ECONNREFUSED` | tries again |
+//! | the host's socket cannot be reached or listened on | 1 | the error: `ECONNREFUSED`, `ENOENT`, `EACCES` … | tries again |
+//! | listen mode: nobody has connected for two minutes | 1 | `nobody has connected` | learns nothing from it |
+//! | no thread or descriptor can be had at the start | 1 | `cannot start` and the reason | tries again |
 //! | link lost before any tool ran | 1 | `ECONNRESET` | tries again |
-//! | link lost after a tool ran | 1, and the reason on stdout | – | takes what stdout has |
+//! | link lost after a tool ran, also when noticed while one runs | 1, and the reason on stdout | – | takes what stdout has |
 //! | the last answer, where it is an action, did not reach the host | 1 | `ECONNRESET` | learns nothing from it |
 //! | repository cannot be prepared | 1 | `git` and the reason | tries again |
 //! | stdout closed | 1 | `EPIPE` | tries again |
 //! | SIGTERM, SIGINT, SIGHUP, SIGQUIT | 128 + signal | `timeout or shutdown` | gives up |
+//! | the same from a command | – | – | the turn goes on |
+//! | SIGUSR1, SIGUSR2, SIGALRM and others that would end a process | – | – | the turn goes on |
 //! | panic outside a tool | 70 | – | tries again |
 
 use crate::log::escaped;
+use nix::errno::Errno;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// A failure that ends the process.
@@ -43,23 +49,30 @@ pub enum Fatal {
     /// `AX_UNIX_SOCKETS` is wrong or cannot be had.
     #[error("validation failed: {0}")]
     UnixSockets(String),
+    /// No process, thread or descriptor could be had at the start.
+    #[error("the runner cannot start: {0}; raise the limit of processes or of open files")]
+    Resources(String),
     /// The HTTP client could not be set up.
     #[error("validation failed: {0}")]
     Client(String),
     /// The socket of the host.
-    #[error("ECONNREFUSED: cannot connect to the host at {}: {reason}", shown(.path))]
+    #[error("{}cannot connect to the host at {}: {reason}", named(.errno), shown(.path))]
     Connect {
         /// The socket's path.
         path: PathBuf,
-        /// The system's words.
+        /// What the system refused it with, if it was the system.
+        errno: Option<i32>,
+        /// The words for it.
         reason: String,
     },
     /// Our own listening socket.
-    #[error("ECONNREFUSED: cannot listen at {}: {reason}", shown(.path))]
+    #[error("{}cannot listen at {}: {reason}", named(.errno), shown(.path))]
     Listen {
         /// The socket's path.
         path: PathBuf,
-        /// The system's words.
+        /// What the system refused it with, if it was the system.
+        errno: Option<i32>,
+        /// The words for it.
         reason: String,
     },
     /// The host went away before anything had an effect.
@@ -79,6 +92,20 @@ pub enum Fatal {
 /// A path's name must not decide whether the host tries again: those of temporary directories are random.
 fn shown(path: &Path) -> String {
     escaped(&path.display().to_string())
+}
+
+/// The system's number, if it is the system's, and the words.
+fn told(error: &io::Error) -> (Option<i32>, String) {
+    match error.raw_os_error() {
+        Some(number) => (Some(number), Errno::from_raw(number).desc().to_lowercase()),
+        None => (None, error.to_string()),
+    }
+}
+
+/// The error's name before its words: the host's rule and its diagnosis look for `ECONNREFUSED`, people for `ENOENT`. None of
+/// these names makes a failure final but `EPERM`, and that only beside a word of the host's own.
+fn named(errno: &Option<i32>) -> String {
+    errno.map(|number| format!("{:?}: ", Errno::from_raw(number))).unwrap_or_default()
 }
 
 /// The signals that end the runner.
@@ -106,6 +133,18 @@ impl std::fmt::Display for Signal {
 }
 
 impl Fatal {
+    /// The host's socket cannot be reached.
+    pub(super) fn connect(path: &Path, error: &io::Error) -> Self {
+        let (errno, reason) = told(error);
+        Self::Connect { path: path.to_owned(), errno, reason }
+    }
+
+    /// Our socket cannot be had, or nobody comes to it.
+    pub(super) fn listen(path: &Path, error: &io::Error) -> Self {
+        let (errno, reason) = told(error);
+        Self::Listen { path: path.to_owned(), errno, reason }
+    }
+
     /// The process's exit code.
     pub fn code(&self) -> u8 {
         match self {

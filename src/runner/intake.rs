@@ -9,17 +9,9 @@ use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
 /// Reads stdin to its end, or to the end of a complete JSON object that nothing follows.
-pub(super) async fn from_stdin(cancel: CancellationToken) -> Result<Payload, Fatal> {
-    let reading = tokio::task::spawn_blocking(move || {
-        os::read_stdin(
-            || cancel.is_cancelled(),
-            limits::PAYLOAD_MAX_BYTES,
-            limits::PAYLOAD_DEADLINE,
-            is_whole,
-            limits::PAYLOAD_QUIET,
-        )
-    });
-    let bytes = reading.await.map_err(|_| Fatal::Payload("the reader of stdin failed".to_owned()))?;
+pub(super) async fn from_stdin(cancel: &CancellationToken) -> Result<Payload, Fatal> {
+    let (max, deadline, quiet) = (limits::PAYLOAD_MAX_BYTES, limits::PAYLOAD_DEADLINE, limits::PAYLOAD_QUIET);
+    let bytes = os::read_stdin(cancel, max, deadline, is_whole, quiet).await;
     parse(&bytes.map_err(|error| Fatal::Payload(error.to_string()))?)
 }
 

@@ -3,14 +3,16 @@
 use super::answer::{self, Sink};
 use super::config::{Config, Transport};
 use super::exit::Fatal;
-use super::session::Session;
+use super::session::{Session, TurnEnd};
 use super::signals::Stop;
 use super::{intake, listen, work};
 use crate::link::{AnthropicLink, HostLink, SocketLink};
 use crate::wire::{Content, Payload};
 use crate::{limits, log, os};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use tokio::runtime::Runtime;
 
 /// Runs to the end and returns the exit code. The process must do nothing else: it becomes a subreaper, cannot be
 /// inspected any more, and takes over the signals.
@@ -20,25 +22,40 @@ pub fn main(config: Config) -> u8 {
     if let Err(error) = os::harden() {
         tracing::warn!(component = "runner", error = %error, "hardening_incomplete");
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .max_blocking_threads(limits::BLOCKING_THREADS)
-        .thread_keep_alive(limits::BLOCKING_THREAD_IDLE)
-        .build();
-    let code = match runtime {
+    let code = match runtime() {
         Ok(runtime) => {
             let code = runtime.block_on(live(config));
             // A thread that still waits for stdin or a slow disk must not hold the exit.
             runtime.shutdown_background();
             code
         }
-        Err(error) => {
-            log::last_words(&format!("Agent runner error: no runtime: {error}"));
-            1
-        }
+        Err(error) => failed(&Fatal::Resources(error.to_string())),
     };
     log::finish();
     code
+}
+
+/// A runtime that has what it would panic without: room for its own descriptors, and a first thread for blocking work. Once it
+/// has one it never asks for another in vain.
+fn runtime() -> io::Result<Runtime> {
+    os::need_descriptors()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(limits::BLOCKING_THREADS)
+        .thread_keep_alive(limits::BLOCKING_THREAD_IDLE)
+        .build()?;
+    let trial = std::thread::Builder::new().spawn(|| {})?;
+    trial.join().map_err(|_| io::Error::other("the first thread failed"))?;
+    runtime.spawn_blocking(|| {});
+    Ok(runtime)
+}
+
+/// The last line, and the exit code.
+fn failed(fatal: &Fatal) -> u8 {
+    tracing::error!(component = "runner", error = %fatal, code = fatal.code(), "{}", fatal.event());
+    log::finish();
+    log::last_words(&format!("Agent runner error: {fatal}"));
+    fatal.code()
 }
 
 async fn live(config: Config) -> u8 {
@@ -46,17 +63,16 @@ async fn live(config: Config) -> u8 {
         Ok(stop) => {
             let outcome = tokio::select! {
                 outcome = run(config, &stop) => outcome,
-                () = overdue(&stop) => Ok(()),
+                () = overdue(&stop) => {
+                    os::end_everything();
+                    Ok(())
+                }
             };
             stop.signal().map_or(outcome, |signal| Err(Fatal::Signal(signal)))
         }
-        Err(error) => Err(Fatal::Client(format!("signals cannot be handled: {error}"))),
+        Err(error) => Err(Fatal::Resources(format!("signals cannot be handled: {error}"))),
     };
-    let Err(fatal) = outcome else { return 0 };
-    tracing::error!(component = "runner", error = %fatal, code = fatal.code(), "{}", fatal.event());
-    log::finish();
-    log::last_words(&format!("Agent runner error: {fatal}"));
-    fatal.code()
+    outcome.map_or_else(|fatal| failed(&fatal), |()| 0)
 }
 
 /// Ends the wait for a turn that does not stop in time after a signal.
@@ -84,14 +100,12 @@ async fn run(config: Config, stop: &Stop) -> Result<(), Fatal> {
 
 /// Docker: one turn, the answer on stdout.
 async fn connect(config: Config, path: &Path, stop: &Stop) -> Result<(), Fatal> {
-    let payload = intake::from_stdin(stop.token().clone()).await?;
+    let payload = intake::from_stdin(stop.token()).await?;
     config.agent()?;
     if is_blank(&payload) {
         return Ok(());
     }
-    let link = SocketLink::connect(path, config.llm_timeout)
-        .await
-        .map_err(|error| Fatal::Connect { path: path.to_owned(), reason: error.to_string() })?;
+    let link = SocketLink::connect(path, config.llm_timeout).await.map_err(|error| Fatal::connect(path, &error))?;
     let mut link: Arc<dyn HostLink> = Arc::new(link);
     if let Some(socket) = &config.proxy_socket {
         link = Arc::new(AnthropicLink::new(link, socket.clone(), config.llm_timeout));
@@ -125,6 +139,9 @@ pub(super) async fn answered_turn(session: &mut Session, payload: &Payload, stop
     }
     let mut sink = Sink::Action;
     let ended = session.turn(&host, payload, &mut |text| sink.say(text)).await;
+    if let Some(error) = ended.as_ref().ok().and_then(TurnEnd::link_lost).filter(|_| host.cancel().is_cancelled()) {
+        return Err(Fatal::LinkLost(error.to_string()));
+    }
     if host.cancel().is_cancelled() && !stop.token().is_cancelled() {
         // The host takes no answer any more, and none is missed.
         tracing::warn!(component = "runner", "turn_closed_by_host");

@@ -16,16 +16,17 @@ use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::UnixListener;
 
 /// Binds, announces it, takes one connection and one payload, and runs turns until there is no more work.
 pub(super) async fn run(config: Config, path: &Path, stop: &Stop) -> Result<(), Fatal> {
-    let listener = bind(path).map_err(|error| Fatal::Listen { path: path.to_owned(), reason: error.to_string() })?;
+    let listener = bind(path).map_err(|error| Fatal::listen(path, &error))?;
     // The host looks for this token in each piece it reads, so it is one write, after the bind (PROTOCOL §1.5).
     log::last_words("[signal] ipc_ready");
-    let payload = intake::from_stdin(stop.token().clone());
-    let (payload, link) = tokio::join!(payload, accept(listener, path, stop));
-    let Some(link) = link.map_err(|error| Fatal::Listen { path: path.to_owned(), reason: error.to_string() })? else {
+    let payload = intake::from_stdin(stop.token());
+    let (payload, link) = tokio::join!(payload, accept(listener, path, limits::ACCEPT_DEADLINE, stop));
+    let Some(link) = link.map_err(|error| Fatal::listen(path, &error))? else {
         return Ok(());
     };
     let link: Arc<dyn HostLink> = Arc::new(SocketLink::accepted(link, config.llm_timeout));
@@ -79,12 +80,18 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
 
 /// Takes exactly one connection; the socket's file goes, so that nobody else can come. `None` when stopped first. A host
 /// that does not dial has given the container up.
-async fn accept(listener: UnixListener, path: &Path, stop: &Stop) -> io::Result<Option<tokio::net::UnixStream>> {
+async fn accept(
+    listener: UnixListener,
+    path: &Path,
+    wait: Duration,
+    stop: &Stop,
+) -> io::Result<Option<tokio::net::UnixStream>> {
     let accepted = tokio::select! {
         accepted = listener.accept() => accepted.map(|(stream, _)| Some(stream)),
         () = stop.token().cancelled() => Ok(None),
-        () = tokio::time::sleep(limits::ACCEPT_DEADLINE) => {
-            Err(io::Error::new(io::ErrorKind::TimedOut, "nobody has connected"))
+        () = tokio::time::sleep(wait) => {
+            let reason = format!("nobody has connected within {} seconds", wait.as_secs());
+            Err(io::Error::new(io::ErrorKind::TimedOut, reason))
         }
     };
     let _ = std::fs::remove_file(path);
@@ -119,4 +126,28 @@ async fn more_work(host: &Host, idle_limit: u32, stop: &Stop) -> Option<Payload>
     }
     tracing::info!(component = "runner", "idle_timeout_exit");
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The wait itself is [`limits::ACCEPT_DEADLINE`]: longer than the host tries, and not for ever.
+    #[tokio::test]
+    async fn a_host_that_never_dials_ends_the_wait() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("bridge.sock");
+        let listener = bind(&path).unwrap();
+        let stop = Stop::default();
+        let waited = accept(listener, &path, Duration::from_millis(50), &stop);
+        let error = tokio::time::timeout(Duration::from_secs(60), waited).await.expect("waits for ever").unwrap_err();
+        assert!(!path.exists(), "the socket's file stays");
+        let fatal = Fatal::listen(&path, &error);
+        assert_eq!(fatal.code(), 1);
+        assert!(fatal.to_string().contains("nobody has connected within 0 seconds"), "{fatal}");
+        let words = fatal.to_string().to_lowercase();
+        assert!(!words.contains("timed out") && !words.contains("timeout"), "{words}");
+        // The host sees the sign, or fifteen seconds pass; then it dials for five.
+        assert!((20..=300).contains(&limits::ACCEPT_DEADLINE.as_secs()));
+    }
 }

@@ -54,6 +54,7 @@ impl TurnEnd {
     pub(super) fn link_lost(&self) -> Option<CallError> {
         match &self.failure {
             Some(Failure::Link(error @ (CallError::NotSent(_) | CallError::OutcomeUnknown))) => Some(error.clone()),
+            Some(failure @ Failure::HostGone) => Some(CallError::NotSent(failure.to_string())),
             _ => None,
         }
     }
@@ -148,7 +149,7 @@ impl Session {
         };
         // Not at the level of everyday: the first line starts the log's thread, and the model call should go out before.
         tracing::debug!(component = "runner", history = payload.history.len(), "turn_started");
-        let ended = agent::run(&brief, payload, host, &tools, say).await;
+        let ended = attended(agent::run(&brief, payload, host, &tools, say), host).await;
         gate.flush().await;
         if !host.cancel().is_cancelled() {
             if way.is_ours() && matches!(self.config.transport, Transport::Connect(_)) {
@@ -235,6 +236,21 @@ impl Session {
         input.catalog = &self.carried.catalog;
         input.dispatch = self.carried.dispatch.map_or(DispatchMode::Indirect, |dispatch| dispatch.mode);
         prompt::build(&input).text
+    }
+}
+
+/// The turn, stopped when the host is gone: a command can take ten minutes, and until it ends nothing is asked.
+async fn attended(turn: impl Future<Output = agent::Ended>, host: &Host) -> agent::Ended {
+    tokio::pin!(turn);
+    tokio::select! {
+        biased;
+        ended = &mut turn => ended,
+        () = host.gone() => {
+            tracing::error!(component = "runner", "host_gone");
+            host.cancel().cancel();
+            let ended = turn.await;
+            agent::Ended { failure: ended.failure.map(|_| Failure::HostGone), ..ended }
+        }
     }
 }
 

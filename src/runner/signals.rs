@@ -1,11 +1,11 @@
-//! SIGTERM and its kin: the first one stops the turn, the second one the process (DESIGN §4.12).
+//! SIGTERM and its kin: the first one stops the turn, the second one the process (DESIGN §4.12). Those that a command sends
+//! count for nothing; all other signals that would end a process have no effect.
 
-use super::exit::{Fatal, Signal};
-use crate::os;
+use super::exit::Signal;
+use crate::os::signals::{self, Arrived};
 use nix::sys::signal::{SigSet, Signal as Number};
 use std::io;
 use std::sync::{Arc, OnceLock};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 /// The signals that end the runner.
@@ -25,10 +25,11 @@ fn mask() -> SigSet {
 pub fn hold_signals() {
     // Fails only for a mask that is none. Without it a stop can be lost, which the host's SIGKILL makes good.
     let _ = mask().thread_block();
+    signals::disregard_others();
 }
 
 /// Which signal ends the process, once one has come.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(super) struct Stop {
     token: CancellationToken,
     signal: Arc<OnceLock<Signal>>,
@@ -38,23 +39,31 @@ impl Stop {
     /// Takes over the signals, those that wait since [`hold_signals`] included. As PID 1 they would otherwise be ignored
     /// (PROTOCOL §1.12).
     pub(super) fn listen() -> io::Result<Self> {
-        let stop = Self { token: CancellationToken::new(), signal: Arc::new(OnceLock::new()) };
-        for (number, name) in ENDING {
-            let mut stream = signal(SignalKind::from_raw(number as i32))?;
-            let stop = stop.clone();
-            tokio::spawn(async move {
-                while stream.recv().await.is_some() {
-                    if stop.signal.set(name).is_err() {
-                        os::die_now(i32::from(Fatal::Signal(name).code()));
-                    }
-                    tracing::info!(component = "runner", signal = %name, "signal_received");
-                    stop.token.cancel();
-                }
-            });
-        }
+        let stop = Self::default();
+        let mut arrivals = signals::arrivals(ENDING.map(|(number, _)| number))?;
+        let heard = stop.clone();
+        tokio::spawn(async move {
+            while let Some(arrived) = arrivals.next().await {
+                heard.take(arrived);
+            }
+        });
         // `enter` hands them over blocked; without it they are held since our start. No child exists yet to inherit the mask.
         mask().thread_unblock()?;
         Ok(stop)
+    }
+
+    fn take(&self, arrived: Arrived) {
+        match arrived {
+            Arrived::Stop(number) => {
+                let Some((_, name)) = ENDING.into_iter().find(|(ending, _)| *ending == number) else { return };
+                let _ = self.signal.set(name);
+                tracing::info!(component = "runner", signal = %name, "signal_received");
+                self.token.cancel();
+            }
+            Arrived::Ignored(number) => {
+                tracing::warn!(component = "runner", signal = number.as_str(), "signal_of_a_command_ignored");
+            }
+        }
     }
 
     /// Cancelled by the first signal.

@@ -11,7 +11,7 @@ use crate::http::tcp::{self, Reuse};
 use crate::limits;
 use crate::link::{CallContext, Host, HttpLink};
 use crate::secret::Secret;
-use crate::wire::{Meta, Payload};
+use crate::wire::{self, Meta, Payload};
 use reqwest::{Client, StatusCode};
 use serde_json::Value;
 use std::sync::Arc;
@@ -26,8 +26,6 @@ pub(super) async fn run(config: Config, url: &str, stop: &Stop) -> Result<(), Fa
     let client = tcp::client(Reuse::Pooled, None).map_err(|error| Fatal::Client(error.to_string()))?;
     let mut desk = Desk::new(client, url, config.pod_token.clone());
     let idle_limit = config.max_idle_polls;
-    let pod = CallContext { meta: Meta::default(), token: config.pod_token.clone() };
-    let pod_host = Host::new(link.clone(), pod, stop.token().child_token());
     // What is wrong with the launch is the first turn's answer: the host learns of it in no other way.
     let mut session = match config.agent().and_then(|_| Session::new(config, link.clone())) {
         Ok(session) => session,
@@ -53,9 +51,12 @@ pub(super) async fn run(config: Config, url: &str, stop: &Stop) -> Result<(), Fa
                 break;
             }
             Item::Work(payload) => *payload,
-            Item::Unusable(reason) => {
+            Item::Unusable { reason, token } => {
                 tracing::error!(component = "runner", error = reason.as_str(), "work_loop_error");
-                let _ = answer::deliver(&pod_host, &format!("Agent error: {reason}")).await;
+                let context = CallContext { meta: Meta::default(), token: token.or_else(|| desk.token.clone()) };
+                let host = Host::new(link.clone(), context, stop.token().child_token());
+                let _ = answer::deliver(&host, &format!("Agent error: {reason}")).await;
+                desk.warm();
                 continue;
             }
         };
@@ -93,8 +94,14 @@ async fn refuse(desk: &Desk, link: Arc<HttpLink>, fatal: Fatal, stop: &Stop) -> 
 
 enum Item {
     Work(Box<Payload>),
-    Ending { seconds: u64 },
-    Unusable(String),
+    Ending {
+        seconds: u64,
+    },
+    Unusable {
+        reason: String,
+        /// The turn's, as far as it can be made out: the pod's opens the calls of no turn.
+        token: Option<Secret>,
+    },
 }
 
 /// Where work is handed out.
@@ -113,6 +120,11 @@ impl Desk {
         Self { client, url, token, warm_until: Instant::now() + limits::WORK_WARM }
     }
 
+    /// Between two questions.
+    fn pause(&self) -> Duration {
+        if Instant::now() < self.warm_until { limits::WORK_PAUSE_WARM } else { limits::WORK_PAUSE }
+    }
+
     fn warm(&mut self) {
         self.warm_until = Instant::now() + limits::WORK_WARM;
     }
@@ -126,13 +138,12 @@ impl Desk {
                 asked = self.ask() => asked,
                 () = stop.token().cancelled() => return None,
             };
-            let warm = Instant::now() < self.warm_until;
-            let mut pause = if warm { limits::WORK_PAUSE_WARM } else { limits::WORK_PAUSE };
+            let mut pause = self.pause();
             match asked {
                 Asked::Got(body) => return Some(read(&body)),
-                Asked::TooLarge => {
-                    let max = limits::PAYLOAD_MAX_BYTES;
-                    return Some(Item::Unusable(format!("the work item is larger than {max} bytes")));
+                Asked::TooLarge(token) => {
+                    let reason = format!("the work item is larger than {} bytes", limits::PAYLOAD_MAX_BYTES);
+                    return Some(Item::Unusable { reason, token });
                 }
                 Asked::Nothing => (busy, told) = (0, false),
                 // A host that is away for a moment is like one without work (PROTOCOL §4.3); one that stays away should be
@@ -182,7 +193,7 @@ impl Desk {
                 Ok(Some(chunk)) if body.len() + chunk.len() <= limits::PAYLOAD_MAX_BYTES => {
                     body.extend_from_slice(&chunk)
                 }
-                Ok(Some(_)) => return Asked::TooLarge,
+                Ok(Some(_)) => return Asked::TooLarge(Payload::guess_token(&body)),
                 Ok(None) => return Asked::Got(body),
                 Err(error) => return Asked::Unreached(tcp::cause(&error)),
             }
@@ -192,7 +203,8 @@ impl Desk {
 
 enum Asked {
     Got(Zeroizing<Vec<u8>>),
-    TooLarge,
+    /// Holds the turn's token, if it was among what was read.
+    TooLarge(Option<Secret>),
     Nothing,
     /// No answer, or half of one.
     Unreached(String),
@@ -206,16 +218,67 @@ enum Asked {
 
 /// Over HTTP a work item is JSON; anything else is an error and not a message (PROTOCOL §2.1).
 fn read(body: &[u8]) -> Item {
-    match serde_json::from_slice::<Value>(body) {
+    let unusable = |reason| Item::Unusable { reason, token: Payload::guess_token(body) };
+    let payload = match Payload::read(body) {
+        Ok(payload) => payload,
+        Err(error) => return unusable(error.to_string()),
+    };
+    let text = String::from_utf8_lossy(body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body));
+    match wire::json(&text) {
         Ok(value) if value.get("_type").and_then(Value::as_str) == Some("session_expiring") => {
             Item::Ending { seconds: value.get("secondsRemaining").and_then(Value::as_u64).unwrap_or(0) }
         }
-        Ok(_) => match Payload::read(body) {
-            Ok(payload) => Item::Work(Box::new(payload)),
-            Err(error) => Item::Unusable(error.to_string()),
-        },
+        Ok(_) => Item::Work(Box::new(payload)),
         Err(error) => {
-            Item::Unusable(format!("the work item is not valid JSON (line {} column {})", error.line(), error.column()))
+            unusable(format!("the work item is not valid JSON (line {} column {})", error.line(), error.column()))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    /// A host without work; counts how often it is asked.
+    async fn idle_host() -> (String, Arc<AtomicUsize>) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, asked) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
+        let count = asked.clone();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut request = [0; 4096];
+                let _ = stream.read(&mut request).await;
+                count.fetch_add(1, Ordering::Relaxed);
+                let _ =
+                    stream.write_all(b"HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").await;
+            }
+        });
+        (format!("http://{address}"), asked)
+    }
+
+    /// How often a pod asks in this time. A busy machine makes it fewer, never more.
+    async fn asks(desk: &Desk, asked: &AtomicUsize, ms: u64) -> usize {
+        asked.store(0, Ordering::Relaxed);
+        let waited = tokio::time::timeout(Duration::from_millis(ms), desk.wait(&Stop::default())).await;
+        assert!(waited.is_err(), "the wait is over too soon");
+        asked.load(Ordering::Relaxed)
+    }
+
+    #[tokio::test]
+    async fn a_pod_at_rest_asks_every_two_seconds_and_a_warm_one_often() {
+        let (url, asked) = idle_host().await;
+        let mut desk = Desk::new(tcp::client(Reuse::Pooled, None).unwrap(), &url, None);
+        desk.warm_until = Instant::now();
+        // At 0 and 2 s; once a second would be three.
+        let at_rest = asks(&desk, &asked, 2900).await;
+        assert!((1..=2).contains(&at_rest), "{at_rest} questions");
+        desk.warm();
+        // Ten on an idle machine; at rest it would be one.
+        let warm = asks(&desk, &asked, 1900).await;
+        assert!(warm >= 3, "{warm} questions");
+        // Work waits half a pause at the median.
+        assert!(limits::WORK_PAUSE_WARM / 2 < Duration::from_millis(150));
     }
 }

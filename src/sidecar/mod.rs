@@ -8,10 +8,26 @@ mod server;
 mod verdict;
 
 use crate::git::find_git;
+use crate::os;
 use keeper::Keeper;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use verdict::Judge;
+
+/// What `--help` prints.
+pub const HELP: &str = "\
+usage: ax-runner git-sidecar
+
+Keeps the workspace of a Kubernetes pod in git; the runner calls it on 127.0.0.1.
+
+environment:
+  AX_WORKSPACE          the work tree, required
+  AX_GITDIR             the repository, outside the work tree, required
+  AX_GIT_SIDECAR_PORT   where to listen (default 9099)
+  WORKSPACE_REPO_URL    the remote (default: the repository's origin)
+  AX_HOST_URL           the host that judges commits; without it nothing is judged
+  LOG_LEVEL
+";
 
 /// The port when `AX_GIT_SIDECAR_PORT` names none.
 const PORT: u16 = 9099;
@@ -69,9 +85,8 @@ impl Config {
 /// code.
 pub fn main(_arguments: Vec<OsString>) -> u8 {
     let outcome = Config::read(|name| std::env::var(name).ok()).and_then(|config| {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
+        let runtime = os::need_descriptors()
+            .and_then(|()| tokio::runtime::Builder::new_current_thread().enable_all().build())
             .map_err(|error| SidecarFault::Listen(config.port, error))?;
         runtime.block_on(async { Server::start(&config)?.run().await })
     });

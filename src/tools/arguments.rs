@@ -2,6 +2,7 @@
 //!
 //! Duplicate keys are errors at every level: two readers must not be able to take different values from one text.
 
+use super::plain;
 use serde::de::{DeserializeOwned, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Number, Value};
@@ -63,22 +64,11 @@ pub fn read<T: DeserializeOwned>(tool: &str, raw: Option<&str>) -> Result<T, Arg
 
 /// Fields already read, as a type.
 pub fn typed<T: DeserializeOwned>(tool: &str, fields: Map<String, Value>) -> Result<T, ArgumentError> {
-    serde_path_to_error::deserialize(Value::Object(fields)).map_err(|error| {
-        let path = error.path().to_string();
-        let fault = match path.as_str() {
-            "." | "" => plain(error.inner()),
-            path => format!("field `{path}`: {}", plain(error.inner())),
-        };
+    let given = Value::Object(fields);
+    serde_path_to_error::deserialize(&given).map_err(|error| {
+        let fault = plain::fault(error.path(), &error.inner().to_string(), &given);
         ArgumentError::Field { tool: tool.to_owned(), fault }
     })
-}
-
-/// The reader's words without the names of our types.
-fn plain(error: &serde_json::Error) -> String {
-    let names = ["a nonzero u64", "a nonzero usize", "u64", "u32", "usize"];
-    names
-        .iter()
-        .fold(error.to_string(), |text, name| text.replace(&format!("expected {name}"), "expected a whole number"))
 }
 
 /// A value as error messages show it: JSON of at most 120 characters.
@@ -126,6 +116,10 @@ impl<'de> Visitor<'de> for StrictVisitor {
     }
 
     fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
+        // 3.0 is the integer 3 to the host, which reads JSON as JavaScript does.
+        if value.fract() == 0.0 && value.abs() < 9e15 {
+            return Ok((value as i64).into());
+        }
         Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("number out of range"))
     }
 
@@ -173,6 +167,7 @@ mod tests {
     fn only_one_canonical_object_is_accepted() {
         assert_eq!(read("t", Some(r#" {"path":"a","limit":null} "#)), Ok(Args { path: "a".into(), limit: None }));
         assert_eq!(read("t", Some(r#""{\"path\":\"a\"}""#)), Ok(Args { path: "a".into(), limit: None }));
+        assert_eq!(read("t", Some(r#"{"path":"a","limit":2.0}"#)), Ok(Args { path: "a".into(), limit: Some(2) }));
         for (raw, wanted) in [
             (r#"{"path":"a","path":"b"}"#, "key \"path\" appears twice"),
             (r#"{"path":"a","\u0070ath":"b"}"#, "key \"path\" appears twice"),
@@ -188,12 +183,12 @@ mod tests {
             (r#""{\"path\":\"a\",\"path\":\"b\"}""#, "appears twice"),
             (r#""\ufeff{\"path\":\"a\"}""#, "must be a JSON object"),
             ("1e309", "number out of range"),
-            ("", "missing field `path`"),
-            ("\"\"", "missing field `path`"),
-            ("{}", "missing field `path`"),
-            (r#"{"path":"a","Path":"b"}"#, "unknown field `Path`, expected `path` or `limit`"),
-            (r#"{"path":7}"#, "field `path`: invalid type: integer `7`, expected a string"),
-            (r#"{"path":"a","limit":"2"}"#, "field `limit`: invalid type: string \"2\", expected a whole number"),
+            ("", "field `path` is missing"),
+            ("\"\"", "field `path` is missing"),
+            ("{}", "field `path` is missing"),
+            (r#"{"path":"a","Path":"b"}"#, "unknown field \"Path\"; allowed: path, limit"),
+            (r#"{"path":7}"#, "field `path` must be a string; received 7"),
+            (r#"{"path":"a","limit":"2"}"#, "field `limit` must be a whole number of at least 0; received \"2\""),
             (r#"{"path":"a","limit":-1}"#, "field `limit`"),
         ] {
             let message = refused(raw);

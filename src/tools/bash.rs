@@ -43,9 +43,11 @@ fn timeout_ms<'de, D: serde::Deserializer<'de>>(source: D) -> Result<Option<u64>
     let max = limits::BASH_TIMEOUT_MAX.as_millis() as u64;
     match Option::<serde_json::Value>::deserialize(source)? {
         None => Ok(None),
-        Some(value) => value.as_u64().filter(|time| (1..=max).contains(time)).map(Some).ok_or_else(|| {
-            serde::de::Error::custom(format!("timeout_ms must be a whole number from 1 to {max}, not {value}"))
-        }),
+        Some(value) => value
+            .as_u64()
+            .filter(|time| (1..=max).contains(time))
+            .map(Some)
+            .ok_or_else(|| serde::de::Error::custom(format!("must be a whole number from 1 to {max}"))),
     }
 }
 

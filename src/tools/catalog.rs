@@ -4,6 +4,7 @@
 //! entry is therefore offered under a name that fits and is mapped back when called. What does not fit the request is
 //! left to `call_tool`.
 
+use super::arguments;
 use crate::wire::{CatalogEntry, DispatchMode, ToolSpec};
 use crate::{limits, text};
 use serde_json::{Map, Value, json};
@@ -83,6 +84,22 @@ impl Direct<'_> {
     }
 }
 
+/// What a call of this entry lacks of what its schema requires: the model hears it without the host being asked. Types and
+/// values are for the tool's own server to judge, and so is a field with a default.
+pub(super) fn missing(entry: &CatalogEntry, args: &Map<String, Value>) -> Option<String> {
+    const SHOWN: usize = 5;
+    let required = entry.schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let has_default = |name: &str| entry.schema["properties"][name].get("default").is_some();
+    let missing: Vec<&str> = required.filter(|name| !args.contains_key(*name) && !has_default(name)).collect();
+    let shown = |name: &&str| arguments::preview(&json!(name));
+    let mut names: Vec<String> = missing.iter().take(SHOWN).map(shown).collect();
+    if missing.len() > SHOWN {
+        names.push(format!("{} more", missing.len() - SHOWN));
+    }
+    let (fields, are) = if missing.len() == 1 { ("field", "is") } else { ("fields", "are") };
+    (!names.is_empty()).then(|| format!("{fields} {} {are} missing from the arguments", names.join(", ")))
+}
+
 /// A name a provider accepts that no other tool has. Depends on the entry's name alone unless two entries collide, so it
 /// is the same in each turn.
 fn name(wanted: &str, taken: &HashSet<String>) -> String {
@@ -147,6 +164,21 @@ mod tests {
         let divided = offer(&heavy, DispatchMode::Direct);
         assert_eq!((divided.direct[0].name.as_str(), divided.indirect[0].name.as_str()), ("b", "a"));
         assert!(offer(&heavy, DispatchMode::Indirect).direct.is_empty());
+    }
+
+    #[test]
+    fn what_a_schema_requires_is_there_or_named() {
+        let schema = json!({"properties": {"d": {"default": 1}}, "required": ["a", "b", "d", 7]});
+        let lacks = |schema: &Value, args: Value| missing(&entry("t", schema.clone()), args.as_object().unwrap());
+        assert_eq!(lacks(&schema, json!({"a": null, "b": "wrong type"})), None);
+        assert_eq!(lacks(&schema, json!({"a": 1})).unwrap(), "field \"b\" is missing from the arguments");
+        assert_eq!(lacks(&schema, json!({"A": 1})).unwrap(), "fields \"a\", \"b\" are missing from the arguments");
+        for odd in [json!({}), json!({"required": "a"}), json!({"required": {"a": 1}, "properties": 3}), json!(7)] {
+            assert_eq!(lacks(&odd, json!({})), None, "{odd}");
+        }
+        let many: Vec<String> = (0..10_000).map(|n| format!("{n}{}", "x".repeat(500))).collect();
+        let told = lacks(&json!({"required": many}), json!({})).unwrap();
+        assert!(told.len() < 800 && told.contains("9995 more"), "{told}");
     }
 
     #[test]

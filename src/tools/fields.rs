@@ -1,7 +1,7 @@
 //! Fields of host tools as data: from one table come the schema the model sees and the check of what it sends, so that
 //! the two cannot disagree and no request goes out that the host refuses for its shape (PROTOCOL §14).
 
-use super::arguments::preview;
+use super::plain;
 use crate::text;
 use serde_json::{Map, Value, json};
 
@@ -12,6 +12,8 @@ pub(super) enum Kind {
     Text(usize),
     /// A URL of at most so many units.
     Url(usize),
+    /// A skill's name of at most so many units, which is also its place below a directory.
+    SkillName(usize),
     /// A memory scope.
     Scope,
     /// A lower-case UUID.
@@ -71,6 +73,7 @@ impl Field {
         let mut schema = match self.kind {
             Kind::Text(max) => json!({"type": "string", "maxLength": max}),
             Kind::Url(max) => json!({"type": "string", "maxLength": max}),
+            Kind::SkillName(max) => json!({"type": "string", "minLength": 1, "maxLength": max}),
             Kind::Scope => json!({"type": "string", "pattern": "^[a-zA-Z0-9][a-zA-Z0-9_\\-/]{0,199}$"}),
             Kind::Uuid => {
                 json!({"type": "string", "pattern": "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"})
@@ -142,10 +145,7 @@ fn check_at(
     }
     for unknown in given.keys() {
         let allowed: Vec<&str> = fields.iter().map(|field| field.name).collect();
-        let place = if path.is_empty() { String::new() } else { format!(" in `{path}`") };
-        let name = preview(&Value::String(unknown.clone()));
-        let allowed = if allowed.is_empty() { "none".to_owned() } else { allowed.join(", ") };
-        faults.push(format!("unknown field {name}{place}; allowed: {allowed}"));
+        faults.push(plain::unknown_field(unknown, path, &allowed));
     }
     checked
 }
@@ -174,13 +174,7 @@ fn check_value(at: &str, kind: Kind, value: Value, faults: &mut Vec<String>) -> 
 }
 
 fn reject(at: &str, kind: Kind, value: &Value, faults: &mut Vec<String>) -> Option<Value> {
-    let received = match value {
-        Value::String(text) if text.contains('\0') => "text with a NUL character".to_owned(),
-        Value::String(text) if text.len() > 200 => format!("{} characters", text::units(text)),
-        Value::Array(items) if items.len() > 20 => format!("{} items", items.len()),
-        other => preview(other),
-    };
-    faults.push(format!("field `{at}` must be {}; received {received}", kind.wanted()));
+    faults.push(format!("field `{at}` must be {}; received {}", kind.wanted(), plain::received(value)));
     None
 }
 
@@ -190,6 +184,7 @@ impl Kind {
         match self {
             Self::Text(max) => short(value, max),
             Self::Url(max) => short(value, max) && value.as_str().is_some_and(|text| url::Url::parse(text).is_ok()),
+            Self::SkillName(max) => short(value, max) && value.as_str().is_some_and(is_skill_name),
             Self::Scope => value.as_str().is_some_and(is_scope),
             Self::Uuid => value.as_str().is_some_and(is_uuid),
             Self::Flag => value.is_boolean(),
@@ -210,6 +205,10 @@ impl Kind {
         match self {
             Self::Text(max) => format!("a string of at most {max} characters"),
             Self::Url(max) => format!("a URL with its scheme, of at most {max} characters"),
+            Self::SkillName(max) => format!(
+                "a name of 1 to {max} characters that is also a directory (`/` nests): in each part a letter or digit, \
+                 no space at an end, no control or invisible characters, not SKILL.md"
+            ),
             Self::Scope => {
                 "a scope of at most 200 letters, digits, `_`, `-` or `/`, beginning with a letter or digit".to_owned()
             }
@@ -220,21 +219,37 @@ impl Kind {
             Self::Choice(words) => {
                 format!("one of {}", words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(", "))
             }
-            Self::Texts(0, usize::MAX, length) => format!("an array of strings of at most {length} characters each"),
+            Self::Texts(0, usize::MAX, length) => format!("a list of strings of at most {length} characters each"),
             Self::Texts(min, max, length) => {
-                format!("an array of {min} to {max} strings of at most {length} characters each")
+                format!("a list of {min} to {max} strings of at most {length} characters each")
             }
             Self::Map(key, value) => {
                 format!("an object of strings (keys of at most {key}, values of at most {value} characters)")
             }
             Self::Object | Self::Record(_) => "an object".to_owned(),
-            Self::Records(max, _) => format!("an array of at most {max} objects"),
+            Self::Records(max, _) => format!("a list of at most {max} objects"),
         }
     }
 }
 
 fn fits_host(text: &str, max: usize) -> bool {
     !text.contains('\0') && (text.len() <= max || text::units(text) <= max)
+}
+
+/// Each part becomes a directory as it is: what a path would drop or turn into something else (`a//b`, `..`) would put the
+/// skill where its name does not say, and what nobody can see cannot be told apart.
+fn is_skill_name(text: &str) -> bool {
+    let unseen = |c: char| {
+        c.is_control()
+            || (c.is_whitespace() && c != ' ')
+            || matches!(c, '\u{ad}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    };
+    text.split('/').all(|part| {
+        part.contains(char::is_alphanumeric)
+            && part.trim() == part
+            && !part.contains(unseen)
+            && !part.eq_ignore_ascii_case("SKILL.md")
+    })
 }
 
 fn is_scope(text: &str) -> bool {
@@ -259,6 +274,7 @@ mod tests {
     const ALL: &[Field] = &[
         required("text", Kind::Text(4), "says something"),
         optional("url", Kind::Url(30), ""),
+        optional("skill", Kind::SkillName(9), ""),
         optional("scope", Kind::Scope, ""),
         optional("uuid", Kind::Uuid, ""),
         optional("int", Kind::Int(1, 5), ""),
@@ -305,7 +321,7 @@ mod tests {
             (json!({"text": "", "object": []}), "field `object` must be an object; received []"),
             (
                 json!({"text": "", "record": {"id": "1", "tags": ["a", "b", "c"]}}),
-                "field `record.tags` must be an array of 0 to 2",
+                "field `record.tags` must be a list of 0 to 2",
             ),
             (json!({"text": "", "record": {"id": "1", "x": 1}}), "unknown field \"x\" in `record`; allowed: id, tags"),
             (json!({"text": "", "records": [{"id": "1234"}]}), "field `records[0].id`"),
@@ -315,6 +331,48 @@ mod tests {
             let message = checked(given.clone()).unwrap_err();
             assert!(message.contains(wanted), "{given}: {message}");
         }
+    }
+
+    #[test]
+    fn a_skill_is_where_its_name_says() {
+        for name in ["a", "weather", "a/b", "a b", "été", "1.2", "-x", "a_b", ".hidden", "foo..bar", "日本", "a:b"]
+        {
+            assert!(is_skill_name(name), "{name:?}");
+        }
+        for name in [
+            "",
+            " ",
+            "/",
+            "a/",
+            "/a",
+            "a//b",
+            "a/./b",
+            "a/../b",
+            "..",
+            ".",
+            "...",
+            "a/ /b",
+            " a",
+            "a ",
+            "a/ b",
+            "a\nb",
+            "a\tb",
+            "a\rb",
+            "\u{1b}[2Ja",
+            "a\u{202e}b",
+            "\u{200b}",
+            "a\u{200b}",
+            "a\u{2028}b",
+            "\u{feff}a",
+            "a\u{85}b",
+            "SKILL.md",
+            "a/skill.MD",
+            "—",
+            "a\0",
+        ] {
+            assert!(!Kind::SkillName(100).fits(&json!(name)), "{name:?}");
+        }
+        assert!(!Kind::SkillName(3).fits(&json!("abcd")));
     }
 
     #[test]

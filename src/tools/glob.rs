@@ -4,6 +4,7 @@ use super::Finished;
 use super::file_result::{done, failed};
 use super::search::note::{Notes, shown};
 use super::search::pattern::Pattern;
+use super::search::pattern::{GIT, OUTSIDE};
 use super::search::{Start, max_results, path, start};
 use crate::gate::{Approved, Proposal};
 use crate::wire::{Approve, Operation, ToolSpec, check};
@@ -133,7 +134,9 @@ fn render(call: &Call, workspace: &Workspace, found: &Found) -> Files {
         notes.add(format!("These are the first {} of {} files", files.len(), found.len()));
     }
     if call.pattern.outside {
-        notes.add("The pattern names paths outside the workspace, where nothing is searched");
+        notes.add(OUTSIDE);
+    } else if call.pattern.git && files.is_empty() {
+        notes.add(GIT);
     } else if files.is_empty()
         && let Some(plain) = call.plain.as_ref().filter(|plain| workspace.open_dir(plain).is_ok())
     {

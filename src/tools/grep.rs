@@ -5,7 +5,7 @@ use super::Finished;
 use super::file_result::{done, failed};
 use super::search::content::{Hits, Line, Outcome, Query, Want};
 use super::search::note::{Notes, shown};
-use super::search::pattern::{All, Pattern};
+use super::search::pattern::{All, GIT, OUTSIDE, Pattern};
 use super::search::{Start, max_results, path, start};
 use crate::gate::{Approved, Proposal};
 use crate::wire::{Approve, Operation, ToolSpec, check};
@@ -13,6 +13,7 @@ use crate::workspace::walk::{Select, Stop, walk};
 use crate::workspace::{FileError, RelPath, Workspace};
 use crate::{limits, text};
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use regex_syntax::hir::Look;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::os::unix::ffi::OsStrExt;
@@ -131,23 +132,37 @@ fn matcher(pattern: &str, ignore_case: bool, literal: bool) -> Result<RegexMatch
     if !literal {
         // Asked first, since the matcher wraps the pattern before it reads it and would point into the wrapping.
         let parsed = regex_syntax::ParserBuilder::new().multi_line(true).utf8(false).build().parse(pattern);
-        parsed.map_err(|error| {
+        let parsed = parsed.map_err(|error| {
             let (at, fault) = position(&error);
             let advice = "escape special characters with a backslash, or set literal to search for plain text";
             format!("{TOOL}: bad pattern at character {at}: {fault}; {advice}")
         })?;
+        // The searcher hands over lines with or without their end, whole files or parts of them: these would match by chance.
+        let anchors = parsed.properties().look_set();
+        if anchors.contains(Look::Start) || anchors.contains(Look::End) {
+            return Err(format!(
+                "{TOOL}: bad pattern: lines are searched one by one, so use ^ and $ instead of \\A, \\z and (?-m)"
+            ));
+        }
     }
-    let built = RegexMatcherBuilder::new()
-        .case_insensitive(ignore_case)
-        .fixed_strings(literal)
-        .multi_line(true)
-        .crlf(true)
-        .size_limit(limits::GREP_REGEX_MAX_BYTES)
-        .dfa_size_limit(limits::GREP_REGEX_MAX_BYTES)
-        .build(pattern);
-    built.map_err(|error| match pattern.contains('\n') || pattern.contains("\\n") {
-        true => format!("{TOOL}: bad pattern: a pattern matches within one line, so it cannot contain a line break"),
-        false => format!("{TOOL}: bad pattern: {}", super::one_line(&error.to_string())),
+    let build = |pattern: &str| {
+        RegexMatcherBuilder::new()
+            .case_insensitive(ignore_case)
+            .fixed_strings(literal)
+            .multi_line(true)
+            .crlf(true)
+            .size_limit(limits::GREP_REGEX_MAX_BYTES)
+            .dfa_size_limit(limits::GREP_REGEX_MAX_BYTES)
+            .build(pattern)
+    };
+    // The matcher puts the pattern in brackets; with (?x) a comment at its end would swallow the closing one.
+    let built = build(pattern).or_else(|error| build(&format!("{pattern}\n")).map_err(|_| error));
+    built.map_err(|error| match super::one_line(&error.to_string()) {
+        banned if banned.contains("is not allowed in a regex") => format!(
+            "{TOOL}: bad pattern: a pattern matches within one line, so it cannot contain a line break (\\n or \\r); `$` \
+             matches before LF and CRLF alike, so leave \\r? out, and use bash to find carriage returns"
+        ),
+        fault => format!("{TOOL}: bad pattern: {fault}"),
     })
 }
 
@@ -207,7 +222,10 @@ fn search(call: &Call, workspace: &Workspace, stop: Stop<'_>) -> Result<Found, F
             }
             (full, stopped) = (listed.full, listed.stopped);
             if call.filter.as_ref().is_some_and(|filter| filter.outside) {
-                notes.add("The glob names paths outside the workspace, where nothing is searched");
+                notes.add(OUTSIDE);
+            }
+            if call.filter.as_ref().is_some_and(|filter| filter.git) {
+                notes.add(GIT);
             }
             query.all(&base, &listed)
         }

@@ -51,7 +51,7 @@ const SOURCE: &[Field] =
 
 /// The arguments, as the host limits them (PROTOCOL §14).
 pub(super) const FIELDS: &[Field] = &[
-    required("name", Kind::Text(100), "Directory name under `.ax/skills/`."),
+    required("name", Kind::SkillName(100), "Directory name under `.ax/skills/`."),
     required("description", Kind::Text(2000), "When to use the skill and what it does; 1 to 2000 characters."),
     optional("source", Kind::Record(SOURCE), "Where it comes from, if from elsewhere."),
     optional("credentials", Kind::Records(32, CREDENTIAL), "Secrets the skill needs; the host provides them."),

@@ -10,7 +10,6 @@ use crate::gate::{Approved, Gate, Proposal, Refusal};
 use crate::limits;
 use crate::link::Host;
 use crate::os::{ChildEnv, Shell};
-use crate::text;
 use crate::wire::{Action, CatalogEntry, Dispatch, DispatchMode, Forward, ToolSpec};
 use crate::workspace::{Root, Workspace};
 use serde_json::json;
@@ -184,6 +183,9 @@ impl Toolbox {
             Some(entry) => forward::decode_catalog(entry, Some(args))?,
             None => forward::decode(name, Some(args))?,
         };
+        if let Some(fault) = self.lacking(&forward) {
+            return Err(format!("{name}: {fault}"));
+        }
         // Three catalog tools that fail once each are not one tool that fails three times (PROTOCOL T28), and a memory that
         // cannot be listed may still be written.
         let key = match forward.fields().get("tool").and_then(serde_json::Value::as_str) {
@@ -198,19 +200,27 @@ impl Toolbox {
         Ok(presented.text)
     }
 
+    /// What a call of a catalog tool lacks, by whichever way it comes.
+    fn lacking(&self, forward: &Forward) -> Option<String> {
+        let fields = forward.fields();
+        let tool = fields.get("tool").filter(|_| forward.name() == "call_tool")?.as_str()?;
+        let entry = self.turn.catalog.iter().find(|entry| entry.name == tool)?;
+        catalog::missing(entry, fields.get("args")?.as_object()?)
+    }
+
     async fn call(&self, forward: Forward) -> Presented {
         let action = forward.name();
         match self.turn.host.call(&Action::Forward(forward)).await {
             Err(error) => forward::present_error(&error),
             Ok(reply) => match forward::present(action, &reply, self.spill_threshold) {
                 Outcome::Text(presented) => presented,
-                Outcome::Spill(spill) => Presented { text: self.spill(spill).await, failed: false },
+                Outcome::Spill(spill) => self.spill(spill).await,
             },
         }
     }
 
     /// A result too large for the conversation goes to a file that `read_file` and `grep` can reach (PROTOCOL §7.2).
-    async fn spill(&self, spill: Spill) -> String {
+    async fn spill(&self, spill: Spill) -> Presented {
         let number = self.spilled.fetch_add(1, Ordering::Relaxed);
         let path = format!("{}/tool-{}-{number}.{}", limits::SPILL_DIRECTORY, std::process::id(), spill.extension);
         let (root, target, content) = (self.root.clone(), path.clone(), spill.content.clone());
@@ -220,11 +230,8 @@ impl Toolbox {
         };
         let written = blocking(store).await.and_then(|it| it);
         match written {
-            Ok(()) => json!({"_truncated": true, "_path": path, "preview": spill.preview}).to_string(),
-            Err(error) => {
-                let kept = text::cut_json(&spill.content, limits::TOOL_RESULT_MAX_UNITS / 2);
-                json!({"_spill_failed": error, "result": kept}).to_string()
-            }
+            Ok(()) => spill.stored_at(&path),
+            Err(error) => spill.not_stored(&error),
         }
     }
 }

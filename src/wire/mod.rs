@@ -12,6 +12,7 @@ mod tool;
 pub use action::{Action, Approve, Forward, LlmCall, Meta, Operation, Report, TaskType};
 pub use block::{Block, Content, Message, Role};
 pub use frame::{FrameCodec, FrameError};
+pub(crate) use payload::json;
 pub use payload::{
     CatalogEntry, Dispatch, DispatchMode, HistoryTurn, Identity, Payload, PayloadError, SandboxType, SkillInfo,
 };

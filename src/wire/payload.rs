@@ -186,14 +186,29 @@ impl Payload {
         if raw.contains('\0') {
             return Err(PayloadError::NotUtf8);
         }
-        let value = serde_json::from_str::<Value>(raw).or_else(|_| serde_json::from_str(&surrogates::repair(raw)));
-        match value {
-            Ok(value) => Ok(structured(&value).unwrap_or_else(|| Self::plain(raw))),
+        match json(raw) {
+            // The answer to what is demoted needs the turn's token all the same.
+            Ok(value) => Ok(structured(&value).unwrap_or_else(|| Self {
+                ipc_token: value.get("ipcToken").and_then(Value::as_str).map(Secret::new),
+                ..Self::plain(raw)
+            })),
             Err(error) if raw.trim_start().starts_with('{') && raw.contains("\"message\"") => {
                 Err(PayloadError::Damaged { line: error.line(), column: error.column() })
             }
             Err(_) => Ok(Self::plain(raw)),
         }
+    }
+
+    /// The first thing in an unreadable work item that looks like the turn's token: no other opens the way for saying that
+    /// the item was unreadable (PROTOCOL T21).
+    pub fn guess_token(item: &[u8]) -> Option<Secret> {
+        let key = br#""ipcToken""#;
+        let at = item.windows(key.len()).position(|window| window == key)? + key.len();
+        let rest = item[at..].trim_ascii_start().strip_prefix(b":")?.trim_ascii_start().strip_prefix(b"\"")?;
+        let length = rest.iter().take_while(|byte| byte.is_ascii_graphic() && !b"\"\\".contains(byte)).count();
+        // Whole, or it opens nothing.
+        let token = rest.get(length).filter(|byte| **byte == b'"').and(std::str::from_utf8(&rest[..length]).ok())?;
+        Some(token).filter(|token| !token.is_empty()).map(Secret::new)
     }
 
     /// A plain message with every default.
@@ -223,6 +238,11 @@ impl Payload {
             ignored: Vec::new(),
         }
     }
+}
+
+/// Reads JSON as a JavaScript reader would: lone surrogates become U+FFFD.
+pub(crate) fn json(text: &str) -> serde_json::Result<Value> {
+    serde_json::from_str(text).or_else(|_| serde_json::from_str(&surrogates::repair(text)))
 }
 
 fn structured(value: &Value) -> Option<Payload> {

@@ -12,6 +12,7 @@ mod frames;
 mod host;
 mod memory;
 mod place;
+mod prompt;
 mod search;
 mod session;
 mod start;
@@ -66,13 +67,14 @@ const SMOKE: Effort = Effort {
 
 type Section = fn(&Programs, &Effort) -> Outcome<Vec<Row>>;
 
-const SECTIONS: [(&str, Section); 6] = [
+const SECTIONS: [(&str, Section); 7] = [
     ("start", start::rows),
     ("bash", bash::rows),
     ("files", files::rows),
     ("frames", frames::rows),
     ("memory", memory::rows),
     ("search", search::rows),
+    ("prompt", prompt::rows),
 ];
 
 fn main() -> ExitCode {

@@ -5,6 +5,7 @@ use crate::session::Session;
 use crate::table::{Row, interleaved};
 use crate::{Effort, Outcome};
 use serde_json::{Value, json};
+use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
@@ -12,7 +13,44 @@ use std::time::{Duration, Instant};
 
 pub(crate) fn rows(programs: &Programs, effort: &Effort) -> Outcome<Vec<Row>> {
     let place = Place::new()?;
-    measured(&place, programs, effort).map_err(|error| place.explain(&*error).into())
+    let mut rows = measured(&place, programs, effort).map_err(|error| place.explain(&*error))?;
+    if let Some(tree) = std::env::var_os("AX_BENCH_TREE") {
+        let place = Place::new()?;
+        rows.extend(real(&place, programs, effort, &tree).map_err(|error| place.explain(&*error))?);
+    }
+    Ok(rows)
+}
+
+/// The same questions about a tree that exists: something rare, something frequent, and names.
+fn real(place: &Place, programs: &Programs, effort: &Effort, tree: &OsStr) -> Outcome<Vec<Row>> {
+    let workspace = place.workspace();
+    let mut copy = command(Path::new("cp"));
+    if !copy.arg("-al").arg(tree).arg(workspace.join("tree")).status()?.success() {
+        return Err("the tree cannot be linked into the workspace".into());
+    }
+    let mut session = Session::start(place, programs)?;
+    let searches: [(&str, &str, Value, &[&str]); 4] = [
+        ("grep", "a rare word", json!({"pattern": r"zzyzx_\d+"}), &["-n", r"zzyzx_\d+"]),
+        ("grep", "a rare word, any case", json!({"pattern": "zzYzx", "ignore_case": true}), &["-n", "-i", "zzYzx"]),
+        (
+            "grep",
+            "files of a frequent one",
+            json!({"pattern": r"\bunsafe impl\b", "output_mode": "files", "max_results": 10_000}),
+            &["-l", r"\bunsafe impl\b"],
+        ),
+        ("glob", "names", json!({"pattern": "**/*.toml", "max_results": 10_000}), &["--files", "--glob", "**/*.toml"]),
+    ];
+    let mut rows = Vec::new();
+    for (name, what, args, flags) in searches {
+        let flags = [&["--hidden", "--no-require-git"], flags].concat();
+        let [ours, theirs] = interleaved(
+            effort.searches,
+            [&mut || Ok(session.single(name, &args)?.round), &mut || rg(&workspace, &flags)],
+        )?;
+        let what = format!("`{name}`, {what}, in the tree");
+        rows.push(Row::times(&what, ours, &format!("`rg {}`", flags.join(" ")), theirs, "<= 1.1x"));
+    }
+    Ok(rows)
 }
 
 fn measured(place: &Place, programs: &Programs, effort: &Effort) -> Outcome<Vec<Row>> {

@@ -1,8 +1,8 @@
 # The image under podman and runc: built, inspected, and run as a host runs it.
 #
-# No registry is needed: the base is made with debootstrap, once, and kept in $AX_IMAGE_CACHE with podman's storage.
+# No registry is needed: the base is made with debootstrap. Everything of podman's is in a storage of this run.
 
-CACHE=${AX_IMAGE_CACHE:-/var/tmp/ax-image-test}
+CACHE=$AX_IMAGE_STORE
 IMAGE=localhost/ax-image-test/agent:latest
 BASE_IMAGE=localhost/ax-image-test/base:trixie
 MIRROR=${AX_TEST_MIRROR:-http://deb.debian.org/debian}
@@ -48,28 +48,45 @@ EOF
   podman info >/dev/null 2>"$TMP/build.log"
 }
 
-containers_down() {
-  local ids
-  ids=$(podman ps -aq --filter "label=ax-image-test=$$" 2>/dev/null)
-  [ -z "$ids" ] || podman rm -f -t 1 $ids >/dev/null 2>&1
+# One part makes the image, the others wait for it.
+image_up() {
+  local made=$CACHE/image-of-$PPID code
+  exec 8>"$CACHE/image.lock"
+  flock 8
+  [ -e "$made" ] || { base_up && build $IMAGE && touch "$made"; }
+  code=$?
+  exec 8>&-
+  return $code
 }
 
-image_up() {
-  [ -z "${IMAGE_READY:-}" ] || return 0
-  if ! podman image exists $BASE_IMAGE; then
-    echo "      making the base with debootstrap (once)"
-    [ -d "$CACHE/trixie/etc" ] || debootstrap --variant=minbase trixie "$CACHE/trixie" "$MIRROR" >"$TMP/build.log" 2>&1 || return 1
-    tar -C "$CACHE/trixie" -cf - . | podman import - $BASE_IMAGE >/dev/null 2>>"$TMP/build.log" || return 1
-  fi
-  # The context: the image's own files and the binary under test. Nothing is compiled.
+base_up() {
+  podman image exists $BASE_IMAGE && return
+  debootstrap --variant=minbase trixie "$CACHE/trixie" "$MIRROR" >"$TMP/build.log" 2>&1 || return
+  tar -C "$CACHE/trixie" -cf - . | podman import - $BASE_IMAGE >/dev/null 2>>"$TMP/build.log" || return
+  rm -rf "$CACHE/trixie"
+}
+
+# build TAG: what a person does, with a binary that is brought along, in a network where there is nothing but a
+# proxy that writes down each request.
+build() {
   local context=$TMP/context architecture
   architecture=$(dpkg --print-architecture)
   mkdir -p "$context/dist/$architecture"
-  cp -r "$ROOT/image" "$context/image"
+  cp -r "$ROOT/image" "$ROOT/Cargo.toml" "$ROOT/.containerignore" "$context/"
   cp "$BIN" "$context/dist/$architecture/ax-runner"
-  (cd "$context" && podman build --isolation=oci --runtime=runc --network=host --file image/Containerfile --tag $IMAGE \
-    --build-arg BASE=$BASE_IMAGE --build-arg BINARY=prebuilt --build-arg MIRROR="$MIRROR" \
-    --build-arg MIRROR_SECURITY="$MIRROR_SECURITY" --build-arg REVISION=test .) >"$TMP/build.log" 2>&1 && IMAGE_READY=1
+  proxied_network_up || return
+  ENGINE=podman BASE=$BASE_IMAGE BINARY=prebuilt MIRROR=$MIRROR MIRROR_SECURITY=$MIRROR_SECURITY SOURCE_DATE_EPOCH=1700000000 \
+    "$context/image/build" "$1" --isolation=oci --runtime=runc --network="ns:/run/netns/$BUILD_NS" \
+    --no-cache --build-arg http_proxy=http://127.0.0.1:3128 --build-arg REVISION=test >"$TMP/build.log" 2>&1
+}
+
+BUILD_NS=axt$$b
+proxied_network_up() {
+  [ ! -S "$TMP/proxy.sock" ] || return 0
+  ip netns add "$BUILD_NS" && ip -n "$BUILD_NS" link set lo up || return
+  background /usr/bin/python3 "$HERE/proxy.py" "$TMP/proxy.sock" "$CACHE/fetched-$PPID" 8>&-
+  background ip netns exec "$BUILD_NS" socat TCP4-LISTEN:3128,bind=127.0.0.1,fork,reuseaddr UNIX-CONNECT:"$TMP/proxy.sock" 8>&-
+  wait_for '[ -S "$TMP/proxy.sock" ] && ip netns exec "$BUILD_NS" ss -lnt | grep -q :3128'
 }
 
 # boxed FLAGS... -- WORDS: runs the image; RC, OUT, ERR, MS.
@@ -105,6 +122,11 @@ image_contents() {
   check "a read-only .agents is announced" [ "$OUT" = /home/user/.agents ]
   boxed $PROVIDER -e AX_AGENTS_DIR=/x -v "$TMP/share:/home/user/.agents:rw" -- bash -c 'echo $AX_AGENTS_DIR'
   check "a writable one is not, and the log says why" eval "[ -z \"\$OUT\" ] && grep -q agents_dir_writable '$TMP/err'"
+  mkdir -p "$TMP/shut"
+  chmod 555 "$TMP/shut"
+  chown 1000:1000 "$TMP/shut"
+  boxed $PROVIDER -v "$TMP/shut:/home/user/.agents:rw" -- bash -c 'echo $AX_AGENTS_DIR'
+  check "nor is one that its owner has only shut" eval "[ -z \"\$OUT\" ] && grep -q agents_dir_writable '$TMP/err'"
   boxed $PROVIDER -- bash -c 'echo $PATH'
   check "/workspace/bin is in no PATH of the image's own" eval "! printf '%s' \"\$OUT\" | grep -q workspace"
 }
@@ -133,8 +155,10 @@ turn() {
 ipc=\$(dirname "\$AX_IPC_SOCKET")
 chmod 711 "\$ipc"; chmod 666 "\$ipc"/*.sock
 export CONTAINERS_CONF=$CONTAINERS_CONF CONTAINERS_STORAGE_CONF=$CONTAINERS_STORAGE_CONF PATH=$PATH
+[ -z "${WEB_PROXY:-}" ] || timeout 60 socat UNIX-LISTEN:"\$ipc/web.sock",fork,mode=666 SYSTEM:'echo proxied' >/dev/null 2>&1 &
 exec podman ${ENGINE_FLAGS:-} run --rm -i --label ax-image-test=$$ $* -v "\$AX_WORKSPACE:/workspace:rw" -v "\$ipc:\$ipc:rw" -w /workspace \\
   -e AX_IPC_SOCKET="\$AX_IPC_SOCKET" -e AX_WORKSPACE=/workspace -e AX_HOME=/tmp/.ax-agent -e PATH=/workspace/bin:/usr/bin:/bin \\
+  ${WEB_PROXY:+-e AX_WEB_PROXY_SOCKET="\$ipc/web.sock"} \\
   $IMAGE /opt/ax/dist/agent/runner.js --agent pi-coding-agent
 EOF
   chmod 755 "$TMP/engine"
@@ -189,6 +213,10 @@ EOF
   SEEN=$(podman exec -u 0 "axt$$-exec" bash -c "$LOOK; nft list ruleset 2>&1")
   check "N06 exec as root holds no capability either" eval "printf '%s' \"\$SEEN\" | grep -q 'CapEff: $EMPTY'"
   podman rm -f -t 0 "axt$$-exec" >/dev/null 2>&1
+  podman run -d --rm --label "ax-image-test=$$" --name "axt$$-priv" --privileged --network=none --user 0 --entrypoint sleep $IMAGE 60 >/dev/null
+  SEEN=$(podman exec -u 0 "axt$$-priv" /opt/ax/bin/ax-runner enter -- echo RAN 2>&1; echo "exit $?")
+  check "N04 an exec into a privileged container is refused" eval "[[ '$SEEN' == *privileged*'exit 77' ]]"
+  podman rm -f -t 0 "axt$$-priv" >/dev/null 2>&1
 }
 
 closed_in_a_container() {
@@ -211,7 +239,7 @@ box_refused() {
   shift 3
   sniff_start
   boxed --network "ns:/run/netns/$AGENT_NS" "$@" -- bash -c 'echo RAN'
-  sniff_stop
+  sniff_stop "$NOISE"
   printf '      %-44s exit %s, %s packets, %s ms: %s\n' "$name" "$RC" "$PACKETS" "$MS" "$(tail -n1 "$TMP/err")"
   SEEN="exit $RC, $PACKETS packets: $OUT $ERR"
   check "$name" eval "[ $RC = $code -a $PACKETS = 0 -a -z \"\$OUT\" ] && grep -q '$word' '$TMP/err'"
@@ -223,6 +251,7 @@ refused_in_a_container() {
   box_refused "N06 container with NET_ADMIN alone" 77 SETPCAP --user 0 --cap-drop ALL --cap-add NET_ADMIN -e AX_NET_POLICY=none
   box_refused "N04 container as its own user with a policy" 77 NET_ADMIN -e AX_NET_POLICY=none
   box_refused "N04 privileged container" 77 privileged --user 0 --privileged -e AX_NET_POLICY=none
+  box_refused "N04 privileged container with an init" 77 privileged --init --user 0 --privileged -e AX_NET_POLICY=none
   box_refused "N04 container without nft" 77 nftables $four -v /dev/null:/usr/sbin/nft -e AX_NET_POLICY=none
   box_refused "root without capabilities never runs the payload" 77 SETUID --user 0 --cap-drop ALL -e AX_NET_POLICY=external
   box_refused "N04 isolated, and there is a network" 77 eth0 -e AX_NET_POLICY=isolated
@@ -264,6 +293,11 @@ X' 'echo ok')" --network=none --cap-drop=ALL --read-only --read-only-tmpfs=false
   turn "$(bash_calls 'for f in /proc/net/tcp /proc/net/tcp6 /proc/net/udp /proc/net/udp6; do awk "NR>1 && (\$4==\"0A\" || FILENAME ~ /udp/)" $f; done; grep -c @ /proc/net/unix; true')" $PROVIDER
   SEEN="$(grep -A8 'proc/net/tcp' "$TMP/err")"
   check "N15 nothing of ours listens without a web proxy" eval "! printf '%s' \"\$SEEN\" | grep -qE '0100007F:'"
+  WEB_PROXY=yes turn "$(bash_calls "$(cat "$HERE/listeners.sh")")" $PROVIDER
+  SEEN="exit $RC: $(grep -A6 'listener' "$TMP/err" | head -n 12)"
+  check "N15 with a web proxy one listener, on loopback, and no abstract socket" grep -q '| 1 listener, 0 elsewhere, 0 abstract' "$TMP/err"
+  check "N15 its port cannot be taken over" eval "[ \$(grep -c '| refused to bind' '$TMP/err') = 6 ] && ! grep -q '| TAKEN' '$TMP/err'"
+  check "N15 what it gives without credentials is the host's to give" grep -q '| says proxied' "$TMP/err"
 }
 
 # A derived image with a Node of its own, before and behind ours in PATH.
@@ -282,7 +316,11 @@ derived_node() {
   boxed $PROVIDER -v "$node:/usr/local/bin/node:ro" --entrypoint node -- --version
   [ "$RC" = 0 ] || { skip "a real Node given our script" "this machine's node does not run in the image"; return; }
   boxed $PROVIDER -v "$node:/usr/local/bin/node:ro" --entrypoint node -- /opt/ax/dist/agent/runner.js --agent pi-coding-agent
-  check "a real Node ($OUT) hands our script over" eval "[ $RC = 1 ] && grep -q missing_args '$TMP/err'"
+  check "a real Node hands our script over" eval "[ $RC = 1 ] && grep -q missing_args '$TMP/err'"
+  boxed $PROVIDER -v "$node:/usr/local/bin/node:ro" --entrypoint node -- dist/agent/git-sidecar.js
+  check "and the sidecar under its own name, though it is a link" eval "[ $RC != 0 ] && ! grep -qE 'missing_args|Node.js' '$TMP/err' && grep -qi sidecar '$TMP/err'"
+  boxed $PROVIDER -v "$node:/usr/local/bin/node:ro" --entrypoint node -- -e 'console.log(6 * 7)'
+  check "and is itself for all else" [ "$OUT" = 42 ]
 }
 
 # N13: nothing but the binary.
@@ -310,23 +348,27 @@ pod() {
 #!/bin/bash
 export CONTAINERS_CONF=$CONTAINERS_CONF CONTAINERS_STORAGE_CONF=$CONTAINERS_STORAGE_CONF PATH=$PATH
 sed "s|image: .*|image: $IMAGE|; s|ax-agent-example|axt$$|; s|value: \"http://ax-host.*|value: \"\$AX_HOST_URL\" }|; /ax-web-proxy/d
-  /name: AX_IPC_TOKEN/{N;s|.*|        - { name: AX_IPC_TOKEN, value: \"\$AX_IPC_TOKEN\" }|}; s|^spec:|spec:\n  hostNetwork: true|" \
+  /name: AX_IPC_TOKEN/{N;s|.*|        - { name: AX_IPC_TOKEN, value: \"\$AX_IPC_TOKEN\" }|}; s|^spec:|spec:\n  hostNetwork: true|
+  s|emptyDir: { sizeLimit: 2Gi }|hostPath: { path: $TMP/ws }|" \
   "$ROOT/image/k8s/pod.yaml" >"$TMP/pod.yaml"
 podman kube play --log-driver k8s-file "$TMP/pod.yaml" >&2 || exit 99
 podman inspect "axt$$-sandbox" >"$TMP/pod.json"
 podman wait "axt$$-sandbox" >/dev/null
 podman logs "axt$$-sandbox" >&2
+# The pod's own process holds standard error open, which the development host waits for.
+podman kube down "$TMP/pod.yaml" >/dev/null 2>&1
 EOF
   chmod 755 "$TMP/play"
   bash_calls 'id -u; touch /x 2>&1; ls /var/run/secrets 2>&1; echo in the pod' >"$TMP/script.json"
-  mkdir -p "$TMP/ws"
+  # Prepared as the host prepares one: the runner waits half a minute for that.
+  mkdir -p "$TMP/ws/.ax"
+  chown -R 1000:1000 "$TMP/ws"
   timeout 90 "$DEVHOST" run --transport http --workspace "$TMP/ws" --script "$TMP/script.json" --verbose go -- "$TMP/play" >"$TMP/out" 2>"$TMP/err" </dev/null
   RC=$?
   SEEN="exit $RC: $(grep -v '^  | {' "$TMP/err" | tail -n 25)"
   check "the pod plays, with a whole turn over HTTP in it" eval "[ $RC = 0 ] && grep -q '| in the pod' '$TMP/err' && grep -q 'Read-only file system' '$TMP/err'"
   SEEN=$(jq -c '.[0] | [.Config.User, .HostConfig.ReadonlyRootfs, (.EffectiveCaps // []), (.BoundingCaps // [])]' "$TMP/pod.json")
   check "the pod's container is uid 1000, read-only, without capabilities" [ "$SEEN" = '["1000:1000",true,[],[]]' ]
-  podman kube down "$TMP/pod.yaml" >/dev/null 2>&1
 }
 
 # The reverse bridge: the runner listens inside, a relay publishes the socket as Apple's runtime does.
@@ -350,20 +392,39 @@ EOF
   check "listen mode: a turn over a published socket" eval "[ $RC = 0 ] && grep -q 'over the bridge' '$TMP/err'"
 }
 
-# For people, not for passing.
+# For people, not for passing: a table of two things each, measured turn about in one run, and their ratio. With
+# AX_WRITE_FIGURES=1 it takes the place of the one in image/README.md.
 figures() {
-  local base image turn times
+  local base image
   base=$(podman image inspect -f '{{.Size}}' $BASE_IMAGE) image=$(podman image inspect -f '{{.Size}}' $IMAGE)
-  printf '      image %s MiB over a base of %s MiB (of it the binary: %s MiB)\n' $(((image - base) >> 20)) $((base >> 20)) $(($(stat -c %s "$BIN") >> 20))
   network_up || { not_ok network "the namespaces could not be made"; return; }
-  for policy in external none; do
-    times=$(for turn in $(seq 20); do
-      reset_rules
-      local start=$(date +%s%N)
-      in_agent env -i AX_NET_POLICY=$policy "$BIN" enter -- true 2>/dev/null
-      echo $((($(date +%s%N) - start) / 1000))
-    done | sort -n | sed -n 10p)
-    printf '      enter with the mode %s: %s us, median of 20, with ip netns exec and env around it\n' $policy "$times"
-  done
+  cat >"$TMP/timing" <<'EOF'
+took() { local start=${EPOCHREALTIME/[.,]/}; "${@:2}" >/dev/null 2>&1; echo "$1 $((${EPOCHREALTIME/[.,]/} - start))"; }
+three_runs() { nft -f "$RULES"; nft -j list table inet ax_egress; nft -j list table inet ax_egress; }
+for turn in $(seq 31); do
+  took bare env -i /bin/true
+  took external env -i AX_NET_POLICY=external "$BIN" enter -- /bin/true
+  nft flush ruleset
+  took none env -i AX_NET_POLICY=none "$BIN" enter -- /bin/true
+  nft flush ruleset
+  took nft three_runs
+done
+EOF
+  env -i AX_NET_POLICY=none "$BIN" enter --print >"$TMP/rules"
+  in_agent env RULES="$TMP/rules" BIN="$BIN" bash "$TMP/timing" >"$TMP/times"
   network_down
+  median() { sed -n "s/^$1 //p" "$TMP/times" | sort -n | sed -n 16p; }
+  row() { printf '| %s | %s | %s | %s | %s |\n' "$1" "$2" "$3" "$4" "$(awk -v a="$5" -v b="$6" 'BEGIN { printf "%.2f", a / b }')"; }
+  mib() { awk -v b="$1" 'BEGIN { printf "%.0f MiB", b / 1048576 }'; }
+  ms() { awk -v us="$(median "$1")" 'BEGIN { printf "%.1f ms", us / 1000 }'; }
+  {
+    echo '| measured | figure | beside it | its figure | ratio |'
+    echo '|---|--:|---|--:|--:|'
+    row "size of the image" "$(mib "$image")" "its base" "$(mib "$base")" "$image" "$base"
+    row "of it the binary" "$(mib "$(stat -c %s "$BIN")")" "what is added to the base" "$(mib $((image - base)))" "$(stat -c %s "$BIN")" $((image - base))
+    row '`enter` with the mode `external`' "$(ms external)" 'the command alone' "$(ms bare)" "$(median external)" "$(median bare)"
+    row '`enter` with the mode `none`' "$(ms none)" 'the three runs of `nft` alone' "$(ms nft)" "$(median none)" "$(median nft)"
+  } >"$TMP/figures"
+  sed 's/^/      /' "$TMP/figures"
+  [ -z "${AX_WRITE_FIGURES:-}" ] || sed -i -e "/^<!-- figures -->/,/^<!-- end -->/{//!d}" -e "/^<!-- figures -->/r $TMP/figures" "$ROOT/image/README.md"
 }

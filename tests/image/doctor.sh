@@ -32,9 +32,34 @@ doctor_tests() {
   doctor "a host socket" "$quiet" "env AX_IPC_SOCKET=$TMP/host.sock" host enforced
   doctor "a host socket of another user" "$quiet" "env AX_IPC_SOCKET=$TMP/host.sock $BIN enter --" host failed
   doctor "a CA variable that names nothing" "$quiet" "env SSL_CERT_FILE=/etc/ax/ca.crt" ca failed
+  what_doctor_sends
   unshare -n "$BIN" doctor --require nonsense >/dev/null 2>"$TMP/err"
   SEEN="exit $?: $(cat "$TMP/err")"
   check "doctor: a layer that is none is an error" eval "printf '%s' \"\$SEEN\" | grep -q '^exit 2'"
+}
+
+# What its help says it sends, and nothing with --no-probe.
+what_doctor_sends() {
+  need tcpdump
+  network_up || { not_ok "doctor: network" "the namespaces could not be made"; return; }
+  sniff_start
+  in_agent env -i "$BIN" doctor --json >"$TMP/out" 2>"$TMP/err"
+  sniff_stop "$NOISE or (arp) or (icmp6 and ip6[40] = 135) or ((host 192.0.2.1 or host 2001:db8::1) and port 9)"
+  SEEN="$PACKETS other packets: $SHOWN"
+  check "doctor sends packets to the two addresses for documentation only" [ "$PACKETS" = 0 ]
+  SEEN=$(tcpdump -nn -r "$PCAP" port 9 2>/dev/null)
+  check "doctor sends a datagram and tries a connection to each" \
+    [ "$(grep -c 'UDP, length 5' <<<"$SEEN") $(grep -c 'Flags \[S\]' <<<"$SEEN")" = "2 2" ]
+  sniff_start
+  in_agent env -i "$BIN" doctor --json --no-probe --require network >"$TMP/out" 2>"$TMP/err"
+  RC=$?
+  sniff_stop "$NOISE"
+  SEEN="exit $RC, $PACKETS packets: $SHOWN $(jq -c '.layers[0]' "$TMP/out")"
+  check "doctor --no-probe sends nothing and claims nothing" eval "[ $RC = 1 -a $PACKETS = 0 ] && jq -e '.layers[0] | .name == \"network\" and .state == \"absent\"' '$TMP/out' >/dev/null"
+  unshare -n "$BIN" doctor --no-probe --require network >/dev/null 2>&1
+  SEEN="exit $?"
+  check "doctor --no-probe knows that there is only loopback" [ "$SEEN" = "exit 0" ]
+  network_down
 }
 
 # doctor NAME SETUP WRAP LAYER STATE: what doctor says about LAYER, and that --require agrees.

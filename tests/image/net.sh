@@ -1,7 +1,7 @@
 # N01, N02, N04, N09: what leaves the box, with a sniffer at the other end. Needs root; makes its own namespaces.
 
 ATTACK="/usr/bin/python3 $TMP/attack.py $PEER4 $PEER6"
-ALLOWED_TUPLE="(arp) or (tcp and host $PEER4 and port 3128)"
+ALLOWED_TUPLE="$NOISE or (arp) or (tcp and host $PEER4 and port 3128)"
 
 net_tests() {
   install -m 644 "$HERE/attack.py" "$TMP/attack.py"
@@ -21,14 +21,16 @@ net_tests() {
   old_flows
   inbound
   reruns
+  tables_of_others
   name_servers
+  resolver_files
   network_down
 }
 
 # The control: without rules the same tries are seen, so silence later means something.
 sniffer_sees() {
   sniff_start
-  in_agent setpriv --reuid 1000 --regid 1000 --clear-groups $ATTACK v4 v6 dns other >"$TMP/tries" 2>&1
+  in_agent setpriv --reuid 1000 --regid 1000 --clear-groups $ATTACK v4 v6 dns other namespaces >"$TMP/tries" 2>&1
   sniff_stop arp
   SEEN="$PACKETS packets, $(grep -c SENT "$TMP/tries") tries went out"
   check "control: without rules the tries reach the sniffer ($SEEN)" [ "$PACKETS" -gt 20 ]
@@ -41,7 +43,8 @@ closed() {
   reset_rules
   sniff_start
   run_enter "$@" -- -- $ATTACK $groups
-  sniff_stop "$ALLOWED_TUPLE"
+  # Without a destination not even a neighbour is asked for.
+  sniff_stop "$([[ $1 == *=none ]] && echo "$NOISE" || echo "$ALLOWED_TUPLE")"
   printf '      %-44s exit %s, %s packets left, %s tries refused\n' "$name" "$RC" "$PACKETS" "$(grep -c refused "$TMP/out")"
   SEEN="exit $RC, $PACKETS packets: $SHOWN $ERR"
   check "$name: nothing leaves" [ "$RC" = 0 -a "$PACKETS" = 0 ]
@@ -54,9 +57,14 @@ closed_ways() {
   closed "N01 none, IPv6 and IPv4" "v4 v6" AX_NET_POLICY=none
   closed "N02 none, name service" dns AX_NET_POLICY=none
   closed "N09 none, other protocols" other AX_NET_POLICY=none
+  closed "N09 none, namespaces of the agent's own" namespaces AX_NET_POLICY=none
   closed "N01 gate, IPv6 and IPv4" "v4 v6" $gate
   closed "N02 gate, name service" dns $gate
   closed "N09 gate, other protocols" other $gate
+  closed "N09 gate, namespaces of the agent's own" namespaces $gate
+  run_enter $gate -- -- $ATTACK families
+  SEEN="exit $RC: $(grep SENT "$TMP/out" | paste -sd' ') $ERR"
+  check "N09 no socket family but the four that are needed" eval "[ $RC = 0 ] && ! grep -q SENT '$TMP/out'"
   SEEN=$(in_agent nft -j list ruleset)
   for hook in output input forward; do
     check "rules: $hook is hooked with policy drop in family inet" \
@@ -126,7 +134,7 @@ refused() {
   rm -f "$TMP/ran"
   sniff_start
   run_enter ${vars[@]+"${vars[@]}"} -- "$@" -- touch "$TMP/ran"
-  sniff_stop "${EXPECTED:-}"
+  sniff_stop "${EXPECTED:-$NOISE}"
   local lines
   lines=$(grep -c '^ax-runner enter: ' "$TMP/err")
   printf '      %-44s exit %s, %s packets, %s ms: %s\n' "$name" "$RC" "$PACKETS" "$MS" "$(tail -n1 "$TMP/err")"
@@ -149,6 +157,23 @@ policies_that_do_not_start() {
   printf 'mode = "none"\n' >"$TMP/p.toml"
   refused "N04 a variable that would switch the file off" 78 AX_NET_POLICY AX_NET_POLICY=external -- --policy "$TMP/p.toml"
   refused "N04 a variable that would widen the file" 78 AX_NET_ALLOW AX_NET_ALLOW=1.2.3.4:80 -- --policy "$TMP/p.toml"
+  printf '{"mo\\u0064e":"none","mode":"external"}' >"$TMP/p.json"
+  refused "N04 duplicate key, one spelt with an escape" 78 duplicate -- --policy "$TMP/p.json"
+  printf 'mode = "none"\n' | iconv -t UTF-16 >"$TMP/p.toml"
+  refused "N04 a policy in UTF-16" 78 UTF-8 -- --policy "$TMP/p.toml"
+  printf 'mode = "none"\n\0' >"$TMP/p.toml"
+  refused "N04 a policy with a NUL" 78 'not a policy' -- --policy "$TMP/p.toml"
+  { printf 'mode = "none"\n#'; head -c 2000000 /dev/zero | tr '\0' x; } >"$TMP/p.toml"
+  refused "N04 a policy of two megabytes" 78 'too large' -- --policy "$TMP/p.toml"
+  { printf '{"mode":"none","allow":'; head -c 100000 /dev/zero | tr '\0' '['; } >"$TMP/p.json"
+  refused "N04 a policy nested without end" 78 'not a policy' -- --policy "$TMP/p.json"
+  printf 'mode: none\n' >"$TMP/p.yaml"
+  refused "N04 a policy in YAML" 78 'not a policy' -- --policy "$TMP/p.yaml"
+  ln -s nowhere "$TMP/dangling"
+  refused "N04 a policy that is a dangling link" 78 'cannot be read' -- --policy "$TMP/dangling"
+  refused "N04 a policy that is a directory" 78 'regular file' -- --policy "$TMP"
+  refused "N04 a policy that cannot be read" 78 'cannot be read' -- --policy /proc/self/mem
+  refused "N04 a list that is not text" 78 AX_NET_ALLOW AX_NET_POLICY=gate AX_NET_ALLOW=$'10.0.0.2:80\xff'
   mkfifo "$TMP/fifo"
   refused "N04 a policy that is a pipe" 78 'regular file' -- --policy "$TMP/fifo"
   refused "N04 isolated with a network" 77 eth0 AX_NET_POLICY=isolated
@@ -157,6 +182,32 @@ policies_that_do_not_start() {
   chmod 644 "$TMP/env"
   refused "an environment file others can read" 78 0600 AX_NET_POLICY=none -- --env-file "$TMP/env"
   refused "a workspace in a system path" 78 AX_WORKSPACE AX_NET_POLICY=none AX_WORKSPACE=/etc/ws
+  reset_rules
+  swapped_policy
+}
+
+# The file is put in place of another while it is read: one of both holds, whole.
+swapped_policy() {
+  local turn wrong=""
+  printf 'mode = "none"\n' >"$TMP/closed.toml"
+  printf 'mode = "external"\nenforced_by = "the other file"\n' >"$TMP/left.toml"
+  ln -sf closed.toml "$TMP/swapped"
+  (while :; do for to in left closed; do ln -s $to.toml "$TMP/swap.$to" && mv -T "$TMP/swap.$to" "$TMP/swapped"; done; done) 2>/dev/null &
+  local swapper=$!
+  STARTED+=($swapper)
+  for turn in $(seq 12); do
+    reset_rules
+    run_enter -- --policy "$TMP/swapped" -- bash -c 'echo $AX_NET_ENFORCED_BY'
+    case $RC:$OUT in
+      "0:none: packet rules"*) in_agent nft list table inet ax_egress >/dev/null 2>&1 || wrong="said none, no rules" ;;
+      "0:external: the other file") in_agent nft list table inet ax_egress >/dev/null 2>&1 && wrong="said external, rules" ;;
+      *) wrong="exit $RC: $OUT $ERR" ;;
+    esac
+  done
+  kill $swapper 2>/dev/null
+  wait $swapper 2>/dev/null
+  SEEN=$wrong
+  check "N04 a policy file that is swapped during the start: one of both, whole" [ -z "$wrong" ]
   reset_rules
 }
 
@@ -173,7 +224,13 @@ EOF
   printf '#!/bin/sh\nexit 0\n' >"$TMP/nft-nothing"
   printf '#!/bin/sh\nsleep 30 & sleep 30\n' >"$TMP/nft-hangs"
   printf '#!/bin/sh\nyes\n' >"$TMP/nft-floods"
+  printf '#!/bin/sh\necho garbage\n' >"$TMP/nft-babbles"
+  printf '#!/bin/sh\necho "{ \\"nftables\\": [ { \\"table\\""\n' >"$TMP/nft-breaks-off"
+  printf '#!/bin/sh\n[ "$1" != -j ] || { echo "nft: invalid option -- j" >&2; exit 1; }\n' >"$TMP/nft-old"
+  printf '#!/bin/sh\nkill -SEGV $$\n' >"$TMP/nft-crashes"
+  printf 'no program\n' >"$TMP/nft-no-program"
   cp /usr/sbin/nft "$TMP/nft-real"
+  printf '#!/bin/sh\nsleep 3\nexec %s "$@"\n' "$TMP/nft-real" >"$TMP/nft-slow"
   # Loads something else than it was given, and lists truly.
   printf '#!/bin/sh\ncase "$1" in -f) sed "s/policy drop/policy accept/;/refuse/d" | %s -f - ;; *) exec %s "$@" ;; esac\n' "$TMP/nft-real" "$TMP/nft-real" >"$TMP/nft-weak"
   # Loads nothing and lists what was asked for: only trying finds out.
@@ -183,13 +240,18 @@ EOF
   run_enter AX_NET_POLICY=none -- -- true
   in_agent nft -j list table inet ax_egress >"$TMP/listing"
   local stub
-  for stub in fails:'nft ended' nothing:'reading them back' hangs:'did not end' floods:'more than' weak:'reading them back' lies:'was not refused'; do
+  for stub in fails:'nft ended' nothing:'reading them back' hangs:'did not end' floods:'more than' weak:'reading them back' lies:'was not refused' \
+    babbles:'reading them back' breaks-off:'reading them back' old:'invalid option' crashes:signal no-program:nft slow:'did not end'; do
     reset_rules
     with_nft "$TMP/nft-${stub%%:*}"
     refused "N04 nft that ${stub%%:*}" 77 "${stub#*:}" AX_NET_POLICY=none
   done
   SEEN=$(pgrep -f "$TMP/nft-hangs" || true)
   check "N04 nothing of a hanging nft is left" [ -z "$SEEN" ]
+  cp "$TMP/nft-real" "$TMP/nft-mode"
+  chmod 644 "$TMP/nft-mode"
+  with_nft "$TMP/nft-mode"
+  refused "N04 nft that may not be executed" 77 'Permission denied' AX_NET_POLICY=none
   with_nft /dev/null
   refused "N04 no nft" 77 nftables AX_NET_POLICY=none
   for lost in net_admin setpcap setuid setgid; do
@@ -203,6 +265,9 @@ EOF
   WRAP=
   reset_rules
   # Asking the configured resolver for that one name is all that may be seen.
+  WRAP="unshare -n"
+  refused "N04 no loopback interface" 77 loopback AX_NET_POLICY=none
+  WRAP=
   EXPECTED="arp or (udp port 53 and dst $PEER4) or (tcp port 53 and dst $PEER4)" \
     refused "N04 a name that does not resolve" 77 nowhere.test AX_NET_POLICY=allow AX_NET_ALLOW=nowhere.test:80
   reset_rules
@@ -239,14 +304,36 @@ inbound() {
   check "N09 inbound to a port the agent opened is refused" eval "! printf '%s' \"\$SEEN\" | grep -q open"
   SEEN=$(in_peer socat -T2 - TCP4:$AGENT4:7777,connect-timeout=2,sourceport=3128,bind=$PEER4 2>&1)
   check "N09 also from the allowed address and port" eval "! printf '%s' \"\$SEEN\" | grep -q open"
+  # Nothing answers, not even with a refusal, and no router makes itself known.
+  sniff_start
+  in_peer ping -c1 -W1 $AGENT4 >/dev/null 2>&1
+  in_peer ping -6 -c1 -W1 $AGENT6 >/dev/null 2>&1
+  in_peer socat -T1 - TCP4:$AGENT4:9,connect-timeout=1 >/dev/null 2>&1 </dev/null
+  in_peer bash -c "echo x >/dev/udp/$AGENT4/9" 2>/dev/null
+  in_peer /usr/bin/python3 - <<'EOF'
+import socket
+with socket.socket(socket.AF_INET6, socket.SOCK_RAW, socket.IPPROTO_ICMPV6) as s:
+    s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, 255)
+    prefix = b"\x03\x04\x40\xc0" + b"\0\0\x0e\x10" * 2 + b"\0" * 4 + socket.inet_pton(socket.AF_INET6, "2001:db8:77::")
+    s.sendto(b"\x86\0\0\0\x40\0\x07\x08" + b"\0" * 8 + prefix, ("ff02::1", 0, 0, socket.if_nametoindex("eth0")))
+EOF
+  sniff_stop arp
+  SEEN="$PACKETS packets: $SHOWN"
+  check "N09 pings, closed ports and router advertisements get no answer" [ "$PACKETS" = 0 ]
+  SEEN=$(ip -n "$AGENT_NS" -6 addr show dev eth0 | grep 2001:db8:77)
+  check "N01 a router advertisement after the start gives no address" [ -z "$SEEN" ]
 }
 
 reruns() {
   reset_rules
   in_agent nft -f - <<EOF
-table inet ax_egress { chain output { type filter hook output priority 0; policy accept; }
-  chain stray { type filter hook output priority -400; policy accept; } }
+table inet ax_egress {
+  chain output { type filter hook output priority 0; policy accept; }
+  chain stray { type filter hook output priority -400; policy accept; }
+}
 EOF
+  SEEN=$(in_agent nft list tables)
+  check "control: the table is there" [ "$SEEN" = "table inet ax_egress" ]
   run_enter AX_NET_POLICY=none -- -- $ATTACK v4
   SEEN="exit $RC: $ERR $(grep SENT "$TMP/out")"
   check "N04 a table of the same name is replaced whole" eval "[ $RC = 0 ] && ! grep -q SENT '$TMP/out'"
@@ -269,6 +356,86 @@ EOF
   reset_rules
   run_enter AX_NET_POLICY=none -- -- true
   check "N04 a run after that starts" [ "$RC" = 0 ]
+}
+
+tables_of_others() {
+  # Rules that let everything out before and after ours, and a translation that sends what is allowed elsewhere.
+  reset_rules
+  in_agent nft -f - <<EOF
+table inet permissive {
+  chain first { type filter hook output priority -400; policy accept; accept; }
+  chain last { type filter hook output priority 400; policy accept; accept; }
+}
+table ip ax_egress {
+  chain output { type filter hook output priority -310; policy accept; accept; }
+}
+table ip platform {
+  chain out { type nat hook output priority -100; ip daddr 1.2.3.4 tcp dport 80 dnat to $PEER4:81; }
+}
+EOF
+  sniff_start
+  run_enter AX_NET_POLICY=gate AX_NET_ALLOW=$PEER4:3128 -- -- bash -c "socat -T2 - TCP:$PEER4:3128; $ATTACK v4 v6"
+  sniff_stop "$ALLOWED_TUPLE"
+  SEEN="exit $RC, $PACKETS packets: $SHOWN $OUT $ERR"
+  check "N04 tables of others open nothing" \
+    eval "[ $RC = 0 -a $PACKETS = 0 ] && grep -q greeting '$TMP/out'"
+  SEEN=$(in_agent nft list tables | paste -sd' ')
+  check "and all of them are still there" eval "[[ '$SEEN' == *'inet permissive'* && '$SEEN' == *'ip ax_egress'* && '$SEEN' == *'ip platform'* ]]"
+  reset_rules
+  in_agent nft 'add table inet ax_egress { flags dormant; }'
+  run_enter AX_NET_POLICY=none -- -- $ATTACK v4
+  SEEN="exit $RC: $ERR $(grep SENT "$TMP/out")"
+  check "N04 a table of our name that is switched off is replaced whole" eval "[ $RC = 0 ] && ! grep -q SENT '$TMP/out'"
+  reset_rules
+  run_enter AX_NET_POLICY=allow "AX_NET_ALLOW=$(seq -f "10.1.0.%g:80" -s, 255),$PEER4:3128" -- -- socat -T2 - TCP:$PEER4:3128
+  SEEN="exit $RC: $OUT $ERR"
+  check "as many destinations as there may be" [ "$OUT" = greeting ]
+  reset_rules
+}
+
+# N13: the files a resolver reads, as they are met.
+resolver_files() {
+  local etc=/etc/netns/$AGENT_NS name
+  local resolv="nameserver $PEER4" hosts
+  hosts=$(grep -v '# ax-runner enter' "$etc/hosts")
+  resolves() { # WHAT RESOLV-CONF NAME
+    reset_rules
+    [ "$3" = twice.test ] || printf '%s\n' "$hosts" >"$etc/hosts"
+    printf '%b' "$2" >"$etc/resolv.conf"
+    run_enter AX_NET_POLICY=allow AX_NET_ALLOW=$3:3128 -- -- socat -T2 - TCP4:$3:3128
+    SEEN="exit $RC after $MS ms: $OUT $ERR"
+    check "N13 $1" [ "$OUT" = greeting ]
+  }
+  resolves "options nobody knows, carriage returns, a comment in Latin-1" \
+    "# caf\\xe9\\noptions no-aaaa foo:bar trust-ad\\r\\nnonsense here\\n$resolv\\r\\n" double.test
+  resolves "ndots and six search domains" "$resolv\\nsearch a.test b.test c.test d.test e.test f.test\\noptions ndots:5 timeout:1\\n" double.test
+  resolves "a resolv.conf of a megabyte" "$resolv\\n#$(head -c 1000000 /dev/zero | tr '\0' x)\\n" double.test
+  printf '# caf\xe9\n%s\n' "$hosts" >"$etc/hosts"
+  resolves "a hosts file with a comment in Latin-1" "" twice.test
+  printf '%s\n' "$hosts" >"$etc/hosts"
+  for name in 'nothing:' 'garbage:\0\xff\xfe' 'no server:search test\n'; do
+    reset_rules
+    printf '%s\n' "$hosts" >"$etc/hosts"
+    printf '%b' "${name#*:}" >"$etc/resolv.conf"
+    run_enter AX_NET_POLICY=allow AX_NET_ALLOW=double.test:80 -- -- echo RAN
+    SEEN="exit $RC after $MS ms: $OUT $ERR"
+    check "N13 a resolv.conf that holds ${name%%:*}: named, in time" eval "[ $RC = 77 -a -z '$OUT' -a $MS -lt 10000 ] && grep -q resolv.conf '$TMP/err'"
+  done
+  printf '%s\n' "$resolv" >"$etc/resolv.conf"
+  # A hosts file without room: the start goes on with a warning, and no half line stays.
+  reset_rules
+  mkdir -p "$TMP/room"
+  cat >"$TMP/full" <<EOF
+mount -t tmpfs -o size=8k none $TMP/room && cp /etc/hosts $TMP/room/hosts && mount --bind $TMP/room/hosts /etc/hosts || exit 99
+head -c \$((4090 - \$(stat -c %s /etc/hosts))) /dev/zero | tr '\0' '#' >>/etc/hosts
+dd if=/dev/zero of=$TMP/room/rest bs=4096 count=9 2>/dev/null
+"\$@"
+echo "code \$?, \$(stat -c %s /etc/hosts) bytes"
+EOF
+  WRAP="bash $TMP/full" run_enter AX_NET_POLICY=allow AX_NET_ALLOW=double.test:3128 -- -- true
+  SEEN="$OUT; $ERR"
+  check "N13 a hosts file without room: a warning, and no half line" eval "[[ '$OUT' == 'code 0, 4090 bytes' ]] && grep -q hosts_file_not_written '$TMP/err'"
+  reset_rules
 }
 
 # N13: name servers as they are met. What resolves is let through; what does not ends the start and says so.

@@ -18,10 +18,9 @@ as_init() {
 ends_within() {
   local start rc
   start=$(date +%s%N)
-  (sleep 20; kill -KILL $OUTER $INIT) 2>/dev/null & local watchdog=$!
+  timeout 20 tail -s 0.01 --pid="$OUTER" -f /dev/null || kill -KILL "$OUTER" "$INIT" 2>/dev/null
   wait $OUTER
   rc=$?
-  kill $watchdog 2>/dev/null
   local ms=$((($(date +%s%N) - start) / 1000000))
   SEEN="exit $rc after $ms ms: $(cat "$TMP/err")"
   check "$1 ($ms ms, exit $rc)" [ $ms -lt "$2" -a $rc = "$3" ]

@@ -3,6 +3,7 @@
 supply_tests() {
   pinned_bases
   pinned_downloads
+  compile_stage_has_its_sources
   pin_keeps_a_stale_digest
   examples_are_policies
   manifests_are_valid
@@ -29,6 +30,25 @@ pinned_downloads() {
   check "S01 the toolchain has a checksum for each part and architecture" [ "$SEEN" = 6 ]
   SEEN=$(grep -nE '^ARG SNAPSHOT=' "$ROOT/image/Containerfile" | cut -d= -f2 | sort -u)
   check "S01 packages come from one dated snapshot" eval "[[ '$SEEN' =~ ^[0-9]{8}T[0-9]{6}Z$ ]]"
+}
+
+# The stage that compiles needs a toolchain from outside and minutes, so it is not run here. What the compiler read for
+# the binary under test is at least all copied into it, and not kept out of the context.
+compile_stage_has_its_sources() {
+  local list=$AX_RUNNER_BIN.d sources file source
+  [ -e "$list" ] || { skip "S01 the compile stage's sources" "there is no list of sources beside $AX_RUNNER_BIN"; return; }
+  sources=$(sed -n '/ AS builder$/,/ AS prebuilt$/s/^COPY \(.*\) [^ ]*$/\1/p' "$ROOT/image/Containerfile")
+  SEEN=$(cut -d: -f2 "$list" | tr ' ' '\n' | sed -n "s|^${AX_RUNNER_BIN%/target/*}/||p" | while read -r file; do
+    for source in $sources; do [[ $file != "$source"/* ]] || continue 2; done
+    echo "$file is not copied"
+  done | head -n 3)
+  check "S01 the compile stage has every source of the binary ($(wc -w <"$list") files)" [ -z "$SEEN" ]
+  for file in .containerignore .dockerignore; do
+    SEEN=$(for source in $sources; do
+      [[ $source == /* || $source == image/* ]] || grep -qxF "!$source" "$ROOT/$file" || echo "$source is kept out by $file"
+    done)
+    check "S01 $file lets them through" [ -z "$SEEN" ]
+  done
 }
 
 # A registry that is not there: the recorded digest stays, byte for byte.

@@ -728,7 +728,7 @@ fn b16_a_read_only_root_without_a_place_for_temporary_files() {
     let ended =
         host.command(vector.iter().map(Into::into).collect()).user(0).deadline(SOON).payload(&host.payload("go")).run();
     if ended.code != Some(0) && ended.stderr.contains("mount") {
-        return println!("SKIP {NAME}: {}", ended.stderr.trim());
+        return crate::support::skip(NAME, ended.stderr.trim());
     }
     ended_well(&host, &ended);
     let told = told(&host);

@@ -31,7 +31,7 @@ pub(crate) fn everywhere(script: &Value, check: impl Fn(&FakeHost, &str)) {
 pub(crate) fn python(test: &str) -> bool {
     let there = std::process::Command::new("python3").arg("-V").output().is_ok();
     if !there {
-        println!("SKIP {test}: python3 is not installed");
+        crate::support::skip(test, "python3 is not installed");
     }
     there
 }

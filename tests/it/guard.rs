@@ -46,9 +46,7 @@ fn scene(name: &str) {
             }
         };
         let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-        for line in text.lines().filter(|line| line.starts_with("SKIP") || line.starts_with("MEASURED")) {
-            println!("{line}");
-        }
+        crate::support::relay(&text);
         assert!(output.status.success() && text.contains("1 passed"), "as {user:?}:\n{text}");
     }
 }
@@ -98,7 +96,7 @@ fn guard(setting: Setting, host: &Host) -> Option<Guard> {
     match Guard::start(setting, vec![host.socket()]) {
         Ok(guard) => Some(guard),
         Err(error) => {
-            println!("SKIP guard: {error}");
+            crate::support::skip("guard", error);
             None
         }
     }
@@ -268,7 +266,7 @@ show('mine',go('/mine.sock'))
     );
     let lines = lines(&output);
     if let Some(line) = lines.iter().find(|line| line.starts_with("SKIP")) {
-        println!("SKIP namespaces: {line}");
+        crate::support::skip("namespaces", line);
     }
     for line in lines.iter().filter(|line| !line.starts_with("SKIP")) {
         let wanted = if line.starts_with("mine") { "OK" } else { "EACCES" };
@@ -460,8 +458,7 @@ fn servers() {
     let run = |script: &str| child(&guard, "bash", &["-c", script], host.directory.path());
     let named = nix::unistd::User::from_uid(nix::unistd::geteuid()).is_ok_and(|user| user.is_some());
     if !named {
-        println!("SKIP servers: ssh-keygen and initdb want a user with a name");
-        return;
+        return crate::support::skip("servers", "ssh-keygen and initdb want a user with a name");
     }
     if have("ssh-agent", "servers") {
         let output = run(
@@ -471,9 +468,8 @@ fn servers() {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_eq!(text, "The agent has no identities.\n(ED25519)\n", "{}", String::from_utf8_lossy(&output.stderr));
     }
-    if nix::unistd::geteuid().is_root() {
-        println!("SKIP servers: postgres does not run as root; see the run as nobody");
-    } else if have("postgres", "servers") && have("psql", "servers") {
+    // Postgres refuses to run as root; a root's tests play this scene as nobody too.
+    if !nix::unistd::geteuid().is_root() && have("postgres", "servers") && have("psql", "servers") {
         let output = run(
             "set -e; B=$(dirname $(readlink -f $(command -v initdb || echo /usr/lib/postgresql/*/bin/initdb))); \
             $B/initdb -D d -A peer -U u --no-sync >/dev/null; \

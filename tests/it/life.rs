@@ -172,6 +172,8 @@ fn blank_messages_are_answered_where_an_answer_is_waited_for() {
 fn fatal_errors_are_answers_where_an_answer_is_waited_for() {
     for transport in [Transport::Listen, Transport::Http] {
         let host = FakeHost::builder(transport, Script::text("never")).start();
+        // Where the runner listens, such an answer has no names in it: the one connection says whose it is.
+        host.forgive();
         let payload = host.payload("hi");
         if transport == Transport::Http {
             host.push_work(&payload);
@@ -195,6 +197,27 @@ fn work_that_cannot_be_read_is_an_answer_and_the_loop_goes_on() {
     host.push_work(&payload);
     assert_eq!(running.wait().code, Some(0));
     assert_eq!(host.answers().pop().unwrap().content, "fine");
+}
+
+/// Only the turn's own token opens a call (PROTOCOL T21), so it is looked for in the ruins.
+#[test]
+fn damaged_work_is_answered_with_the_turns_token() {
+    let host = FakeHost::http(Script::json(json!([{"repeat": true, "text": "fine"}]))).start();
+    let running = host.runner(RUNNER).deadline(LIMIT).spawn().unwrap();
+    for (nth, item) in [
+        r#"{"message":"hi","ipcToken":"turn-one","history":[{"role":"us"#,
+        r#"{"message":"hi","history":[null],"ipcToken":"turn-two"}"#,
+        r#"{"message":"cut \ud83d emoji","ipcToken":"turn-three","singleTurn":true}"#,
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        host.push_raw_work(item);
+        let answer = host.wait_answer(nth + 1, LIMIT).unwrap_or_else(|| panic!("no answer to {item}"));
+        assert_eq!(answer.content.starts_with("Agent error: "), nth == 0, "{}", answer.content);
+    }
+    assert_eq!(running.wait().code, Some(0));
+    assert_eq!(host.violations(), []);
 }
 
 #[test]
@@ -319,6 +342,68 @@ fill(1e18)
 os._exit(0)
 ";
 
+/// A limit that leaves no room for a thread is said, whatever the thread is for.
+#[test]
+fn a_start_without_room_for_a_thread_says_so() {
+    if !nix::unistd::geteuid().is_root() {
+        println!("SKIP a_start_without_room_for_a_thread_says_so: a limit on processes needs a user of its own");
+        return;
+    }
+    for transport in TRANSPORTS {
+        for limit in 1..=4 {
+            let host = FakeHost::builder(transport, Script::text("done")).start();
+            let mut payload = host.payload("go");
+            payload["singleTurn"] = json!(true);
+            let limited = host.runner("/bin/bash").arguments([
+                "-c",
+                &format!("ulimit -u {limit}; exec \"$0\" \"$@\""),
+                RUNNER,
+                "/opt/ax/dist/agent/runner.js",
+            ]);
+            // Whose processes are counted: nobody else's may be among them.
+            let user = 54_400 + limit;
+            let output = limited.user(user).payload(&payload).deadline(LIMIT).run();
+            let at = format!("{transport:?}, {limit}: {}", output.stderr);
+            match output.code {
+                Some(0) => assert_eq!(host.answer().unwrap_or_else(|| output.text()), "done", "{at}"),
+                code => {
+                    assert_eq!(code, Some(1), "{at}");
+                    let last = output.stderr.lines().last().unwrap_or_default();
+                    assert!(last.starts_with("Agent runner error: the runner cannot start: "), "{at}");
+                }
+            }
+            assert!(limit > 1 || output.code == Some(1), "{at}");
+            assert!(limit < 4 || output.code == Some(0), "{at}");
+            assert!(!output.stderr.contains("\"panic\""), "{at}");
+        }
+    }
+}
+
+#[test]
+fn a_start_without_descriptors_says_so() {
+    for transport in TRANSPORTS {
+        for limit in [3, 4, 6, 8, 12, 16, 24, 28, 32, 64] {
+            let host = FakeHost::builder(transport, Script::text("done")).start();
+            let mut payload = host.payload("go");
+            payload["singleTurn"] = json!(true);
+            let script = format!("ulimit -n {limit}; exec \"$0\" \"$@\"");
+            let limited = host.runner("/bin/bash").arguments(["-c", &script, RUNNER, "/opt/ax/dist/agent/runner.js"]);
+            let output = limited.payload(&payload).deadline(LIMIT).run();
+            let at = format!("{transport:?}, {limit}: {output:?}");
+            match output.code {
+                Some(0) => assert_eq!(host.answer().unwrap_or_else(|| output.text()), "done", "{at}"),
+                code => {
+                    // The program's loader is not ours: it ends with 127.
+                    assert!(code == Some(1) || (limit == 3 && code == Some(127)), "{at}");
+                    assert!(output.stderr.lines().last().is_some_and(|line| line.len() > 20), "{at}");
+                }
+            }
+            assert!(limit < 64 || output.code == Some(0), "{at}");
+            assert!(!output.stderr.contains("\"panic\"") && !output.timed_out, "{at}");
+        }
+    }
+}
+
 #[test]
 fn the_answer_comes_though_commands_fill_the_process_limit() {
     let test = "the_answer_comes_though_commands_fill_the_process_limit";
@@ -326,8 +411,7 @@ fn the_answer_comes_though_commands_fill_the_process_limit() {
         return;
     }
     if !nix::unistd::geteuid().is_root() {
-        println!("SKIP {test}: the limit counts all processes of a user, so it needs a user of its own");
-        return;
+        return crate::support::skip(test, "the limit counts all processes of a user, so it needs a user of its own");
     }
     let fill = json!({"name": "bash", "args": {"command": "python3 fill.py"}});
     let host = FakeHost::socket(Script::json(json!([{"tools": [fill]}, {"text": "done"}]))).start();

@@ -5,4 +5,5 @@ mod matrix;
 mod offsets;
 mod repeats;
 mod routing;
+mod schedule;
 mod wire;

@@ -10,12 +10,16 @@
 
 mod anthropic;
 mod bash;
+mod cases;
 mod catalogue;
 mod checkout;
 mod credentials;
 mod devhost;
 mod enter;
 mod everywhere;
+#[path = "../faults/mod.rs"]
+mod faults;
+mod fifteen;
 mod files;
 mod floors;
 mod git;
@@ -26,6 +30,8 @@ mod life;
 mod link;
 mod listen;
 mod net;
+#[cfg(target_os = "linux")]
+mod old_kernels;
 mod paths;
 #[cfg(target_os = "linux")]
 mod pid1;
@@ -34,6 +40,8 @@ mod processes;
 mod rows;
 mod search;
 mod sidecar;
+#[cfg(target_os = "linux")]
+mod signals;
 #[cfg(target_os = "linux")]
 #[path = "../soak/mod.rs"]
 mod soak;

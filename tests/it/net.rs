@@ -313,7 +313,7 @@ async fn tunnels_in_a_quiet_process() {
 fn a_large_upload_takes_no_memory() {
     let output = own_test("net::upload_in_a_quiet_process");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    println!("{}", text.lines().find(|line| line.starts_with("MEASURED")).unwrap_or_default());
+    crate::support::relay(&text);
     assert!(output.status.success(), "{text}");
 }
 
@@ -340,7 +340,7 @@ async fn upload_in_a_quiet_process() {
     let answer = read_all(&mut stream).await.unwrap();
     assert_eq!(u64::from_be_bytes(answer.try_into().unwrap()), BYTES as u64);
     let grown = peak_kilobytes() - before;
-    println!("MEASURED peak memory grew by {grown} KiB during an upload of 200 MiB");
+    crate::support::relay(&format!("MEASURED peak memory grew by {grown} KiB during an upload of 200 MiB"));
     assert!(grown < 8 * 1024);
     assert_eq!(bridge.counters().sent, BYTES as u64);
 }
@@ -365,7 +365,7 @@ pub(crate) fn have(program: &str, test: &str) -> bool {
     let found = std::env::var_os("PATH")
         .is_some_and(|path| std::env::split_paths(&path).chain(["/usr/sbin".into()]).any(|d| d.join(program).exists()));
     if !found {
-        println!("SKIP {test}: {program} is not installed");
+        crate::support::skip(test, format!("{program} is not installed"));
     }
     found
 }

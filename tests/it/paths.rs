@@ -569,7 +569,7 @@ fn f16_a_failed_write_leaves_the_old_file() {
     let vector = ["unshare", "-m", "--propagation", "private", "sh", "-c", &setup, "sh", crate::support::BIN];
     let ended = host.command(vector.iter().map(Into::into).collect()).payload(&host.payload("go")).run();
     if ended.code != Some(0) && ended.stderr.contains("mount") {
-        return println!("SKIP {NAME}: {}", ended.stderr.trim());
+        return crate::support::skip(NAME, ended.stderr.trim());
     }
     ended_well(&host, &ended);
     let told = told(&host);

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 mod many;
 mod output;
 mod returning;
+mod schedule;
 mod stopping;
 mod surroundings;
 mod unprivileged;
@@ -123,14 +124,7 @@ fn alone(name: &str, test: impl Future<Output = ()>) {
     let text = format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
     // A wrong name would run no test and succeed.
     assert!(done.status.success() && text.contains("1 passed"), "{}\n{text}", done.status);
-    // The test harness may have begun the line.
-    for line in text.lines() {
-        for word in ["SKIP ", "MEASURED "] {
-            if let Some(at) = line.find(word) {
-                println!("{}", &line[at..]);
-            }
-        }
-    }
+    crate::support::relay(&text);
 }
 
 /// This test binary, to run one test of this module.

@@ -120,7 +120,7 @@ pub(crate) fn output(told: &str) -> String {
 pub(crate) fn root(test: &str) -> bool {
     let root = nix::unistd::geteuid().is_root();
     if !root {
-        println!("SKIP {test}: needs root to start the runner as another user");
+        crate::support::skip(test, "needs root to start the runner as another user");
     }
     root
 }

@@ -370,6 +370,13 @@ fn what_is_wrong_with_a_call_is_said_before_anyone_is_asked() {
         (json!({"pattern": "\\pX"}), "at character 1: Unicode property not found"),
         (json!({"pattern": "a\nb"}), "within one line"),
         (json!({"pattern": "a\\nb"}), "within one line"),
+        (json!({"pattern": "foo\\r?$"}), "`$` matches before LF and CRLF alike"),
+        (json!({"pattern": "foo\\x0d"}), "`$` matches before LF and CRLF alike"),
+        (json!({"pattern": "foo\r", "literal": true}), "`$` matches before LF and CRLF alike"),
+        (json!({"pattern": "[\\r\\n]+"}), "within one line"),
+        (json!({"pattern": "foo\\z"}), "use ^ and $ instead of"),
+        (json!({"pattern": "\\Afoo"}), "use ^ and $ instead of"),
+        (json!({"pattern": "a|(?-m)foo$"}), "use ^ and $ instead of"),
         (json!({"pattern": "a\0"}), "NUL"),
         (json!({"pattern": "a".repeat(10_001)}), "10001 characters; the limit is 10000"),
         (json!({"pattern": "a", "glob": "["}), "field `glob`: bad glob pattern"),
@@ -378,9 +385,12 @@ fn what_is_wrong_with_a_call_is_said_before_anyone_is_asked() {
         (json!({"pattern": "a", "max_results": 10_001}), "from 1 to 10000; received 10001"),
         (json!({"pattern": "a", "context_lines": 21}), "from 0 to 20; received 21"),
         (json!({"pattern": "a", "context_lines": -1}), "context_lines"),
-        (json!({"pattern": "a", "output_mode": "x"}), "unknown variant `x`, expected one of"),
-        (json!({"pattern": "a", "pre": "x"}), "unknown field `pre`"),
-        (json!({}), "missing field `pattern`"),
+        (
+            json!({"pattern": "a", "output_mode": "x"}),
+            "field `output_mode` must be one of \"content\", \"files\", \"count\"; received \"x\"",
+        ),
+        (json!({"pattern": "a", "pre": "x"}), "unknown field \"pre\"; allowed: pattern, path"),
+        (json!({}), "field `pattern` is missing"),
     ] {
         let told = place.grep(args.clone());
         assert!(told["refused"].as_str().is_some_and(|text| text.contains(wanted)), "{args}: {told}");
@@ -388,6 +398,15 @@ fn what_is_wrong_with_a_call_is_said_before_anyone_is_asked() {
     assert!(place.glob(json!({"pattern": ""}))["refused"].as_str().unwrap().contains("empty"));
     assert!(place.grep(json!({"pattern": "x", "path": "none"}))["error"].as_str().unwrap().contains("none"));
     assert_eq!(place.grep(json!({"pattern": "a.b", "literal": true}))["matches"], "d/f:1:a.b\n");
+    assert_eq!(place.grep(json!({"pattern": "(?x) a \\. b # a comment"}))["matches"], "d/f:1:a.b\n");
+    for (pattern, path) in [("../g", "d"), ("d/../g", "."), ("*/../g", ".")] {
+        let found = place.glob(json!({"pattern": pattern, "path": path}));
+        assert!(found["note"].as_str().unwrap().contains("give a directory of the workspace as path"), "{found}");
+    }
+    assert_eq!(place.files("d//f"), ["d/f"]);
+    place.write(".git/config", b"x");
+    assert!(place.glob(json!({"pattern": ".git/*"}))["note"].as_str().unwrap().contains("given as path"));
+    assert_eq!(place.glob(json!({"pattern": "*", "path": ".git"}))["files"], json!([".git/config"]));
     assert!(place.glob(json!({"pattern": "d"}))["note"].as_str().unwrap().contains("d is a directory; use d/**"));
     assert!(place.glob(json!({"pattern": "*", "path": "g"}))["note"].as_str().unwrap().contains("is a file"));
 }
@@ -493,12 +512,60 @@ proptest! {
             }
         }
         if git(&place.root(), &["init", "-q"]).is_none() {
-            println!("SKIP ignores_what_git_ignores: there is no git");
+            crate::support::skip("ignores_what_git_ignores", "there is no git");
             return Ok(());
         }
         let listed = git(&place.root(), &["ls-files", "--others", "--exclude-standard"]).unwrap();
         let mut wanted: Vec<&str> = listed.lines().collect();
         wanted.sort_unstable();
         prop_assert_eq!(place.files("**"), wanted, "{:?}", rules);
+    }
+}
+
+/// With `AX_LONG`: three hundred thousand files, searched within the deadline, and a cancel that ends it at once.
+#[test]
+fn a_great_many_files_are_searched_in_time() {
+    let (directories, each) = if std::env::var_os("AX_LONG").is_some() { (3000, 100) } else { (30, 100) };
+    let place = Place::new(&[]);
+    for directory in 0..directories {
+        let path = place.root().join(format!("d{}/m{directory}", directory / 100));
+        std::fs::create_dir_all(&path).unwrap();
+        for file in 0..each {
+            std::fs::write(path.join(format!("f{file}.txt")), format!("line {file}\nneedle {directory}\n")).unwrap();
+        }
+    }
+    // All of them, or by the deadline and said so: a debug build on a busy machine does not get through.
+    let whole = |found: &Value, begun: Instant| {
+        let stopped = found["note"].as_str().is_some_and(|note| note.contains("stopped after 20 s"));
+        assert_eq!(found["truncated"], stopped, "{found}");
+        assert!(begun.elapsed() < Duration::from_secs(35), "{:?}", begun.elapsed());
+        !stopped
+    };
+    let begun = Instant::now();
+    let found = place.grep(json!({"pattern": "needle 29$"}));
+    assert!(!whole(&found, begun) || found["count"] == 100, "{found}");
+    let (grep, begun) = (begun.elapsed(), Instant::now());
+    let found = place.glob(json!({"pattern": "**/f7.txt", "max_results": 10_000}));
+    assert!(!whole(&found, begun) || found["count"] == directories, "{found}");
+    println!("MEASURED {} files: grep {grep:?}, glob {:?}", directories * each, begun.elapsed());
+    // Cancelled from the start, in the middle of the walk, and in the middle of the search.
+    for part in [0, 10, 2] {
+        let cancel = place.cancel.child_token();
+        let wait = if part == 0 { Duration::ZERO } else { grep / part };
+        let (told, late) = std::thread::scope(|scope| {
+            let stopper = scope.spawn(|| {
+                std::thread::sleep(wait);
+                cancel.cancel();
+                Instant::now()
+            });
+            let args = arguments::read("grep", Some(r#"{"pattern":"none"}"#)).unwrap();
+            let call = grep::Call::prepare(args, &place.ws).unwrap();
+            let told = grep::run(approved(call), &place.ws, &cancel).text;
+            let ended = Instant::now();
+            (told, ended.saturating_duration_since(stopper.join().unwrap()))
+        });
+        println!("MEASURED cancelled after {wait:?}: over {late:?} later");
+        assert!(late < Duration::from_secs(10), "{late:?}");
+        assert!(part > 0 || told.contains("Cancelled"), "{told}");
     }
 }

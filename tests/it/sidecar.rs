@@ -341,3 +341,21 @@ async fn pipes_in_the_workspace_do_not_hold_it_up() {
     timeout(Duration::from_secs(45), both).await.expect("git waits");
     assert_eq!(pod.remote("a/b.txt").as_deref(), Some("kept"));
 }
+
+#[test]
+fn a_start_without_descriptors_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    for limit in [4, 6, 7, 8, 12, 16] {
+        let script = format!("ulimit -n {limit}; exec \"$0\" git-sidecar");
+        let output = Command::new("/bin/bash")
+            .args(["-c", &script, env!("CARGO_BIN_EXE_ax-runner")])
+            .env("AX_WORKSPACE", directory.path())
+            .env("AX_GITDIR", directory.path().join("repo"))
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{limit}: {told}");
+        assert!(told.contains("Too many open files") && !told.contains("\"panic\""), "{limit}: {told}");
+    }
+}

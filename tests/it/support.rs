@@ -17,6 +17,22 @@ pub(crate) const BIN: &str = env!("CARGO_BIN_EXE_ax-runner");
 /// Longer than any turn here takes on a busy machine; shorter than anybody waits.
 pub(crate) const LIMIT: Duration = Duration::from_secs(90);
 
+/// Says that a test, or a part of one, is not run here. Past the harness's capture, so that a skip is always seen and counted.
+pub(crate) fn skip(test: &str, why: impl std::fmt::Display) {
+    pass_on(&format!("SKIP {test}: {why}"));
+}
+
+/// Passes on what a test that ran in a process of its own said was skipped or measured. The harness may have begun the line.
+pub(crate) fn relay(text: &str) {
+    let said = |line: &str| ["SKIP ", "MEASURED "].iter().find_map(|word| Some(line[line.find(word)?..].to_owned()));
+    text.lines().filter_map(said).for_each(|line| pass_on(&line));
+}
+
+fn pass_on(line: &str) {
+    // A line of its own, also where the harness has written the half of one.
+    let _ = std::io::stderr().write_all(format!("\n{line}\n").as_bytes());
+}
+
 /// A runner with a deadline and a payload.
 pub(crate) fn runner(host: &FakeHost) -> Runner {
     host.runner(BIN).deadline(LIMIT).payload(&host.payload("go"))

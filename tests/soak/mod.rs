@@ -5,6 +5,7 @@ mod busy;
 mod idle;
 mod measure;
 mod session;
+mod stop;
 
 use std::ffi::OsString;
 

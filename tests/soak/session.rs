@@ -1,7 +1,7 @@
 //! A long HTTP session with tools: memory and descriptors stay, every turn is answered once, a restart costs nothing.
 
 use super::measure::{Look, children};
-use super::{full, program, row};
+use super::{program, row};
 use crate::support::{LIMIT, lines, tools_then_done};
 use ax_runner::devhost::{FakeHost, Running};
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ fn a_session_of_many_turns() {
         );
         return;
     }
-    let turns = if full() { 500 } else { 60 };
+    let turns = full_turns().unwrap_or(60);
     let host = FakeHost::http(tools_then_done(tools())).start();
     let running = host.runner(program()).deadline(LIMIT * 40).spawn().unwrap();
     let (mut asked, mut looks) = (BTreeSet::new(), Vec::new());
@@ -61,6 +61,12 @@ fn a_session_of_many_turns() {
     // `count` is read by the next turn, so it is there in full.
     assert_eq!(lines(&host, "count").len(), turns, "a command ran twice or not at all");
     judge(turns, &looks);
+}
+
+/// `AX_SOAK` may ask for more than the usual number.
+fn full_turns() -> Option<usize> {
+    let wanted = std::env::var("AX_SOAK").ok()?;
+    Some(wanted.parse().unwrap_or_default()).map(|turns: usize| turns.max(500))
 }
 
 fn restart_while_a_model_is_asked(host: &FakeHost, running: &Running, payload: &Value, turn: usize) {
@@ -97,7 +103,7 @@ fn judge(turns: usize, looks: &[Look]) {
         &format!("session of {turns} turns: RSS after {WARM_UP} turns, at the end, at most (KB)"),
         format!("{}, {}, {}", first.rss, last.rss, own(|look| look.rss).max().unwrap_or(0)),
     );
-    row("its own memory: after the warm-up, at the end (KB)", format!("{}, {}", first.own, last.own));
+    row("its own memory, at each look (KB)", format!("{:?}", own(|look| look.own).collect::<Vec<_>>()));
     row("descriptors, at each look", format!("{descriptors:?}"));
     row("children and zombies, at each look", 0);
     assert!(last.own <= first.own + GROWTH_KB, "memory grows: {looks:?}");

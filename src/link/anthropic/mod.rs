@@ -5,7 +5,7 @@
 
 mod outcome;
 mod request;
-mod stream;
+pub(crate) mod stream;
 
 use super::{BoxFuture, CallContext, CallError, HostLink};
 use crate::http::sse::{Events, SseError};
@@ -89,7 +89,7 @@ impl AnthropicLink {
     }
 
     async fn attempt(&self, body: Bytes) -> Result<Message, Failure> {
-        let silence = || Failure::Lasting(CallError::TimedOut(self.timeout.as_millis()));
+        let silence = || Failure::Lasting(CallError::NoReply(self.timeout.as_millis()));
         let response = match tokio::time::timeout(self.timeout, self.client.post("/v1/messages", headers(), body)).await
         {
             Err(_) => return Err(silence()),
@@ -125,6 +125,10 @@ impl HostLink for AnthropicLink {
             Action::LlmCall(call) => Box::pin(self.llm_call(call)),
             _ => self.inner.call(action, context),
         }
+    }
+
+    fn gone(&self) -> BoxFuture<'_, ()> {
+        self.inner.gone()
     }
 
     fn request_max_bytes(&self) -> usize {

@@ -10,18 +10,18 @@ use std::time::Duration;
 
 /// A whole message.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Message {
+pub(crate) struct Message {
     /// What it consists of, in order.
-    pub(super) parts: Vec<Part>,
+    pub(crate) parts: Vec<Part>,
     /// Why it ended; `None` when the service did not say.
-    pub(super) stop: Option<String>,
+    pub(crate) stop: Option<String>,
     /// Tokens, those from and to the cache included.
-    pub(super) usage: Usage,
+    pub(crate) usage: Usage,
 }
 
 /// A part of a message that means something to us.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(crate) enum Part {
     Text(String),
     /// A tool call; `input` is JSON text as the model wrote it, `complete` says whether its end was sent.
     Call {
@@ -34,14 +34,14 @@ pub(super) enum Part {
 
 impl Message {
     /// The model has more to say and waits to be asked.
-    pub(super) fn paused(&self) -> bool {
+    pub(crate) fn paused(&self) -> bool {
         self.stop.as_deref() == Some("pause_turn")
     }
 }
 
 /// Why there is no message.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum StreamError {
+pub(crate) enum StreamError {
     #[error("the model's reply broke off before its end")]
     Torn,
     #[error("the model's reply is larger than {} bytes", limits::SSE_REPLY_MAX_BYTES)]
@@ -142,7 +142,7 @@ struct Complaint {
 }
 
 /// Reads events until the message is whole. Each must come within `silence` of the one before.
-pub(super) async fn read(events: &mut Events, silence: Duration) -> Result<Message, StreamError> {
+pub(crate) async fn read(events: &mut Events, silence: Duration) -> Result<Message, StreamError> {
     let mut building = Building::default();
     loop {
         let next = tokio::time::timeout(silence, events.next()).await.map_err(|_| StreamError::Silent)?;

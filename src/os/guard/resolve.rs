@@ -1,6 +1,7 @@
 //! What a path of a child's names, and whether it is a socket of the host's.
 
 use super::listener::Call;
+use crate::limits;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, open, openat, openat2};
 use nix::sys::stat::{FileStat, Mode, fstat, fstatat, stat};
@@ -82,7 +83,15 @@ pub(super) fn open_for(call: &Call, protected: &Protected, path: &[u8]) -> Resul
         true => (place("root")?, ResolveFlag::RESOLVE_IN_ROOT),
         false => (place("cwd")?, ResolveFlag::RESOLVE_BENEATH),
     };
-    openat2(start, &path, OpenHow::new().flags(flags).resolve(resolve | ResolveFlag::RESOLVE_NO_MAGICLINKS))
+    let how = OpenHow::new().flags(flags).resolve(resolve | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+    // While something is renamed, anywhere on the machine, the kernel will not vouch for `..` and asks to try again.
+    let mut tries = 0..limits::RESOLVE_TRIES;
+    loop {
+        match openat2(&start, &path, how) {
+            Err(Errno::EAGAIN) if tries.next().is_some() => {}
+            outcome => return outcome,
+        }
+    }
 }
 
 /// Names that mean something else to each process, in the caller's meaning.

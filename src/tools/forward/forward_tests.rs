@@ -93,10 +93,10 @@ fn refuses_what_the_host_would_refuse_and_says_why() {
         ("web", json!({"type":"fetch","url":"a.b"}), "field `url` must be a URL"),
         ("web", json!({"type":"fetch","url":"https://a.b","timeoutMs":999}), "field `timeoutMs`"),
         ("audit", json!({"_sessionId":"x"}), "unknown field \"_sessionId\""),
-        ("agent", json!({"type":"collect","handleIds":[]}), "field `handleIds` must be an array of 1 to 20 strings"),
+        ("agent", json!({"type":"collect","handleIds":[]}), "field `handleIds` must be a list of 1 to 20 strings"),
         ("call_tool", json!({"tool":"x"}), "field `args` is missing"),
         ("call_tool", json!({"tool":"x","args":"{}"}), "field `args` must be an object"),
-        ("describe_tools", json!({"names":"x"}), "field `names` must be an array of strings"),
+        ("describe_tools", json!({"names":"x"}), "field `names` must be a list of strings"),
         ("scheduler", json!({"type":"list","id":"x"}), "unknown field \"id\"; allowed: none"),
         ("nothing", json!({}), "Tool nothing not found"),
         (

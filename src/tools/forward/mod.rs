@@ -126,11 +126,12 @@ impl HostTool {
             kinds.join(", ")
         };
         match &kind {
-            Some(Value::String(kind)) => self
-                .operations
-                .iter()
-                .find(|operation| operation.kind == kind)
-                .ok_or_else(|| format!("unknown type \"{kind}\" for tool \"{}\"; allowed: {}", self.name, wanted())),
+            Some(Value::String(kind)) => {
+                self.operations.iter().find(|operation| operation.kind == kind).ok_or_else(|| {
+                    let kind = arguments::preview(&json!(kind));
+                    format!("unknown type {kind} for tool \"{}\"; allowed: {}", self.name, wanted())
+                })
+            }
             Some(other) => Err(format!(
                 "{}: field `type` must be one of {}; received {}",
                 self.name,

@@ -1,6 +1,7 @@
 //! A host tool's reply as the model reads it (PROTOCOL §7.1, §7.2, T29): without the envelope, with lists as lists, and
 //! failures as failures.
 
+use crate::limits;
 use crate::link::CallError;
 use crate::text;
 use crate::wire::Reply;
@@ -53,7 +54,9 @@ pub fn present(action: &str, reply: &Reply, spill_threshold: u64) -> Outcome {
     let mut value = Value::Object(fields);
     remove_taint(&mut value);
     let value = match (action, value) {
-        ("web_search", Value::Object(fields)) => json!({"results": numbered(fields)}),
+        ("web_search", Value::Object(fields)) if fields.is_empty() || fields.contains_key("0") => {
+            json!({"results": numbered(fields)})
+        }
         (_, value) => value,
     };
     success(match &value {
@@ -165,8 +168,8 @@ impl Spill {
 
     /// The result's text when it could not be stored: as much of it as a conversation takes.
     pub fn not_stored(self, why: &str) -> Presented {
-        let text = json!({"_spill_failed": why, "result": self.content}).to_string();
-        Presented { text, failed: false }
+        let kept = text::cut_json(&self.content, limits::TOOL_RESULT_MAX_UNITS / 2);
+        Presented { text: json!({"_spill_failed": why, "result": kept}).to_string(), failed: false }
     }
 }
 
@@ -202,6 +205,7 @@ mod tests {
                 r#"{"results":[{"title":"a"},{"title":"b"},{"title":"d"},{"title":"c"}]}"#,
             ),
             ("web_search", r#"{"ok":true}"#, r#"{"results":[]}"#),
+            ("web_search", r#"{"ok":true,"results":[{"title":"a"}]}"#, r#"{"results":[{"title":"a"}]}"#),
             ("web_extract", r#"{"ok":true,"content":"a\ud83d"}"#, "{\"content\":\"a\u{fffd}\"}"),
             ("call_tool", r#"{"ok":true,"result":{"ok":false,"taint":1}}"#, r#"{"result":{"ok":false,"taint":1}}"#),
         ] {

@@ -2,7 +2,7 @@
 
 pub(super) mod content;
 pub(super) mod note;
-pub(super) mod pattern;
+pub(crate) mod pattern;
 pub(super) mod preview;
 
 use super::file_result::confined;

@@ -9,6 +9,11 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+/// Said of a pattern that is [`Pattern::outside`].
+pub(crate) const OUTSIDE: &str = "The pattern has .. in it or names a place outside the workspace, where nothing is searched: give a directory of the workspace as path instead";
+/// Said of one that names `.git`.
+pub(crate) const GIT: &str = ".git is not listed or searched unless it is given as path";
+
 /// A compiled pattern.
 #[derive(Debug)]
 pub(crate) struct Pattern {
@@ -16,6 +21,8 @@ pub(crate) struct Pattern {
     negated: bool,
     /// It can match nothing inside the workspace.
     pub(crate) outside: bool,
+    /// It names `.git`, which is not listed.
+    pub(crate) git: bool,
 }
 
 #[derive(Debug)]
@@ -37,11 +44,15 @@ impl Pattern {
             _ => (false, raw),
         };
         let (absolute, inside) = relative(raw, root);
-        let Some(pattern) = inside else { return Ok(Self { matchers: Vec::new(), negated, outside: true }) };
+        let Some(pattern) = inside else {
+            return Ok(Self { matchers: Vec::new(), negated, outside: true, git: false });
+        };
         let pattern = match pattern.strip_suffix('/') {
             Some(directory) => format!("{directory}/**"),
             None => pattern.to_owned(),
         };
+        let parts: Vec<&str> = pattern.split('/').filter(|part| !["", "."].contains(part)).collect();
+        let pattern = parts.join("/");
         let mut matchers = Vec::new();
         if !absolute && !pattern.contains('/') {
             matchers.push(Matcher { any_depth: true, ..matcher(&format!("**/{pattern}"), &pattern)? });
@@ -52,8 +63,9 @@ impl Pattern {
                 matchers.push(matcher(&full, &format!("{base}/{pattern}"))?);
             }
         }
-        let outside = matchers.iter().all(|matcher| matcher.literal.iter().any(|part| part == ".."));
-        Ok(Self { matchers, negated, outside })
+        // Paths that are listed have no such part, wherever it leads.
+        let outside = parts.contains(&"..");
+        Ok(Self { matchers, negated, outside, git: parts.contains(&".git") })
     }
 }
 
@@ -162,6 +174,10 @@ mod tests {
             ("src/**/*.rs", "", "src/a.rs", Take),
             ("**/*.{rs,md}", "", "a.md", Take),
             ("./src/a.rs", "", "src/a.rs", Named),
+            ("src//a.rs", "", "src/a.rs", Named),
+            ("src/./*.rs", "", "src/a.rs", Take),
+            (".//**//*.rs", "", "src/a.rs", Take),
+            ("src//", "", "src/a/b", Take),
             ("/ws/src/a.rs", "src", "src/a.rs", Named),
             ("/ws/a.rs", "", "b/a.rs", Leave),
             ("src/", "", "src/a/b", Take),
@@ -181,7 +197,7 @@ mod tests {
 
     #[test]
     fn nothing_outside_can_be_named() {
-        for pattern in ["../x/*", "/x/*", "/", "/wsx/a", "a/../../x", "../../*"] {
+        for pattern in ["../x/*", "/x/*", "/", "/wsx/a", "a/../../x", "../../*", "*/../x", "**/../../x/*", "..//x"] {
             let pattern = Pattern::new(pattern, "", Path::new("/ws"), false).unwrap();
             assert!(pattern.outside || pattern.file(b"x/y") == Choice::Leave, "{pattern:?}");
         }

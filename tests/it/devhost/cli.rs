@@ -42,6 +42,19 @@ fn a_policy_denies_and_the_script_takes_its_other_ending() {
 }
 
 #[test]
+fn a_call_that_the_runner_refuses_itself_is_shown() {
+    let place = tempfile::tempdir().unwrap();
+    let script = place.path().join("script.json");
+    let tools = r#"[{"name":"read_file","args":{"path":"../x"}},{"name":"bash","args":{"command":"echo hi"}},{"name":"nope","args":{}}]"#;
+    std::fs::write(&script, format!(r#"[{{"tools":{tools}}},{{"text":"done"}}]"#)).unwrap();
+    let output = devhost(&["run", "--script", script.to_str().unwrap(), "hi"]);
+    let told = told(&output);
+    let refused: Vec<&str> = told.lines().filter(|line| line.contains("refused by the runner: ")).collect();
+    assert!(refused.len() == 2 && refused[0].contains("read_file ../x") && refused[1].contains("nope"), "{told}");
+    assert!(told.contains("3 calls (0 denied, 2 failed)"), "{told}");
+}
+
+#[test]
 fn a_named_workspace_is_worked_in_and_everything_is_audited() {
     let directory = tempfile::tempdir().unwrap();
     let script = directory.path().join("script.json");

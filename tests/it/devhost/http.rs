@@ -78,6 +78,7 @@ fn http_body_limit_and_missing_session() {
     let large = format!(r#"{{"action":"sandbox_bash","command":"{}"}}"#, "x".repeat(1_048_576));
     let (status, body) = http(&mut dial(&host), CALL, "t", &large).unwrap();
     assert_eq!((status, body.contains("IPC request failed")), (500, true));
+    assert!(host.violations()[1].message.contains("length limit"));
 }
 
 #[test]

@@ -22,7 +22,7 @@ pub(super) fn run(name: &str) {
     let output = start(name, &[]).wait_with_output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && text.contains("1 passed"), "{name}: {:?}\n{text}", output.status);
-    text.lines().filter(|line| line.contains("SKIP ")).for_each(|line| eprintln!("{line}"));
+    crate::support::relay(&text);
 }
 
 /// Becomes nobody; true when the process is not root afterwards.
@@ -34,7 +34,7 @@ pub(super) fn drop_root(name: &str) -> bool {
             .and_then(|()| nix::unistd::setresgid(group, group, group))
             .and_then(|()| nix::unistd::setresuid(nobody, nobody, nobody));
         if let Err(errno) = dropped {
-            eprintln!("SKIP {name}: cannot become an ordinary user: {errno}");
+            crate::support::skip(name, format!("cannot become an ordinary user: {errno}"));
             return false;
         }
     }

@@ -111,8 +111,7 @@ fn permissions_under_each_umask() {
 #[test]
 fn owner_and_group_stay_where_allowed() {
     if !nix::unistd::geteuid().is_root() {
-        eprintln!("SKIP owner_and_group_stay_where_allowed: needs root");
-        return;
+        return crate::support::skip("owner_and_group_stay_where_allowed", "needs root");
     }
     let place = Place::new();
     place.put("f", "old");
@@ -163,8 +162,7 @@ fn on_a_small_device() {
     };
     let mut place = Place::new();
     if let Err(errno) = mounted(&place) {
-        eprintln!("SKIP {NAME}: cannot mount a tmpfs: {errno}");
-        return;
+        return crate::support::skip(NAME, format!("cannot mount a tmpfs: {errno}"));
     }
     place.ws = Workspace::open(place.root()).unwrap();
     let old = "o".repeat(600_000);

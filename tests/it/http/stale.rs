@@ -36,7 +36,10 @@ fn i04_a_sweep_around_the_hosts_keep_alive_loses_nothing() {
     )
     .into_iter()
     .sum();
-    println!("{} calls, {repeated} repeated", runners * 32);
+    println!(
+        "| tools that end around the host's keep-alive limit: calls of the host, lost, repeated | {}, 0, {repeated} |",
+        runners * 32
+    );
 }
 
 #[test]

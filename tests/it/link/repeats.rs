@@ -166,6 +166,57 @@ fn i08_a_host_that_never_comes_back_leaves_nothing_behind() {
     }
 }
 
+/// Nobody asks the host anything while a command runs, and yet the loss is noticed and made good.
+#[test]
+fn i08_a_lost_link_is_replaced_while_a_command_runs() {
+    let soak = std::env::var_os("AX_SOAK").is_some();
+    for &away in if soak { &[0, 1000, 5000, 20_000][..] } else { &[0] } {
+        let host = FakeHost::socket(bash_then_done(HELD)).start();
+        let running = runner(&host).spawn().unwrap();
+        wait_file(&host, "begun");
+        host.stop();
+        std::thread::sleep(Duration::from_millis(away));
+        host.restart().unwrap();
+        assert!(host.wait_connections(2, LIMIT), "no second connection");
+        std::fs::write(host.workspace().join("go"), "").unwrap();
+        let output = running.wait();
+        assert_eq!((output.text().as_str(), output.code), ("done", Some(0)), "away {away}: {}", output.stderr);
+        assert_eq!((lines(&host, "count").len(), host.connections().0), (1, 2), "away {away}");
+        assert_eq!(host.violations(), []);
+    }
+}
+
+/// A host that is gone for good does not leave a command at work: at once where it never dials twice, after a while where
+/// it may come back.
+#[test]
+fn i08_a_command_does_not_outlive_its_host() {
+    let transports = match std::env::var_os("AX_SOAK") {
+        Some(_) => &[Transport::Listen, Transport::Socket][..],
+        None => &[Transport::Listen],
+    };
+    for &transport in transports {
+        let mark = format!("{}.75", 910_000 + std::process::id());
+        let command = format!("setsid -f sleep {mark}; echo >begun; trap '' TERM; sleep {mark}; sleep {mark}");
+        let host = FakeHost::builder(transport, bash_then_done(&command)).start();
+        let running = runner(&host).spawn().unwrap();
+        wait_file(&host, "begun");
+        host.stop();
+        let begun = Instant::now();
+        let output = running.wait();
+        println!("| a runner with a stubborn command, {transport:?}: gone after its host | {:?} |", begun.elapsed());
+        assert_eq!((output.code, output.timed_out), (Some(1), false), "{}", output.stderr);
+        assert!(
+            output.stderr.contains("ECONNRESET") && output.stderr.contains("did not come back"),
+            "{}",
+            output.stderr
+        );
+        if transport == Transport::Socket {
+            assert!(output.text().contains("could not be finished: the host went away"), "{}", output.text());
+        }
+        assert_eq!(crate::pid1::living(&mark), Vec::<i32>::new(), "{transport:?}");
+    }
+}
+
 #[test]
 fn i08_a_host_that_is_away_for_a_moment_gets_the_answer_once() {
     // The link breaks while the answer is delivered: over HTTP it is sent again.

@@ -19,12 +19,12 @@ fn the_runner_cannot_be_read_by_its_commands() {
     alone(NAME, async {
         let Ok(canary) = std::env::var("TEST_MARK") else {
             let done = myself(NAME).env("TEST_MARK", CANARY.concat()).output().unwrap();
-            print!("{}", String::from_utf8_lossy(&done.stdout));
+            crate::support::relay(&(String::from_utf8_lossy(&done.stdout) + String::from_utf8_lossy(&done.stderr)));
             assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
             return;
         };
         if !drop_privileges(54_321) {
-            return println!("SKIP {NAME}: neither an ordinary user nor able to become one");
+            return crate::support::skip(NAME, "neither an ordinary user nor able to become one");
         }
         let session = Session::new();
         std::fs::write(session.root().join("look.py"), LOOK).unwrap();
@@ -119,7 +119,7 @@ fn a_fork_bomb_is_put_out() {
         use nix::sys::resource::{Resource, setrlimit};
         const UID: u32 = 54_322;
         if !nix::unistd::geteuid().is_root() || !drop_privileges(UID) {
-            return println!("SKIP {NAME}: needs root to become a user of its own, whose processes are bounded");
+            return crate::support::skip(NAME, "needs root to become a user of its own, whose processes are bounded");
         }
         setrlimit(Resource::RLIMIT_NPROC, 150, 150).unwrap();
         let session = Session::new();
@@ -144,7 +144,7 @@ fn a_lack_of_processes_or_descriptors_is_an_answer() {
     alone(NAME, async {
         use nix::sys::resource::{Resource, getrlimit, setrlimit};
         if !nix::unistd::geteuid().is_root() || !drop_privileges(54_323) {
-            return println!("SKIP {NAME}: needs root to become a user of its own, whose processes are bounded");
+            return crate::support::skip(NAME, "needs root to become a user of its own, whose processes are bounded");
         }
         let session = Session::new();
         for (limit, up_to) in [(Resource::RLIMIT_NPROC, 6), (Resource::RLIMIT_NOFILE, 24)] {
@@ -178,7 +178,7 @@ fn an_image_without_bash_is_an_answer() {
         std::fs::create_dir(session.root().join("dev")).unwrap();
         std::fs::write(session.root().join("dev/null"), "").unwrap();
         if nix::unistd::chroot(session.root()).is_err() {
-            return println!("SKIP {NAME}: needs root for an empty root directory");
+            return crate::support::skip(NAME, "needs root for an empty root directory");
         }
         let run = |path| session.shell.run("echo", &session.env, Path::new(path), LONG, &session.cancel);
         for _ in 0..3 {

@@ -68,17 +68,17 @@ fn a_host_that_cannot_be_reached_is_tried_again() {
     for name in ["x", "ax-401", "403", "timeout", "a 400 bad request", "EPERM", "sigkill", "validation failed"] {
         let host = host();
         let socket = host.directory().join(name).join("proxy.sock");
-        ends(&started(&host).env("AX_IPC_SOCKET", &socket).run(), 1, "ECONNREFUSED", Judgement::Retries);
+        ends(&started(&host).env("AX_IPC_SOCKET", &socket).run(), 1, "ENOENT: cannot connect", Judgement::Retries);
     }
     let host = host();
     let long = host.directory().join("l".repeat(150));
-    ends(&started(&host).env("AX_IPC_SOCKET", long).run(), 1, "ECONNREFUSED", Judgement::Retries);
+    ends(&started(&host).env("AX_IPC_SOCKET", long).run(), 1, "cannot connect", Judgement::Retries);
     let file = host.directory().join("file");
     std::fs::write(&file, "").unwrap();
-    ends(&started(&host).env("AX_IPC_SOCKET", &file).run(), 1, "ECONNREFUSED", Judgement::Retries);
+    ends(&started(&host).env("AX_IPC_SOCKET", &file).run(), 1, "ECONNREFUSED: cannot connect", Judgement::Retries);
     // A file that is no socket is nobody's to remove.
     let listen = started(&host).env("AX_IPC_LISTEN", "1").env("AX_IPC_SOCKET", &file).run();
-    ends(&listen, 1, "ECONNREFUSED", Judgement::Retries);
+    ends(&listen, 1, "EADDRINUSE: cannot listen", Judgement::Retries);
     assert!(file.exists());
 }
 

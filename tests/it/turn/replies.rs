@@ -79,6 +79,21 @@ fn l04_a_reply_at_its_token_limit_runs_no_cut_call() {
             assert_eq!(host.violations(), []);
         }
     }
+    // Nothing that is said after it makes the call whole, and a second end takes nothing back.
+    let cut = json!({"type": "tool_use", "toolCall": {"id": "a", "name": "write_file", "args": write}});
+    let done = json!({"type": "done", "usage": limit});
+    for chunks in [
+        json!([cut, {"type": "text", "content": " \n"}, done]),
+        json!([cut, {"type": "thinking", "content": "x"}, done]),
+        json!([done, cut]),
+        json!([cut, done, {"type": "done"}]),
+        json!([cut, done, {"type": "done", "usage": null}, {"type": "text", "content": ""}]),
+    ] {
+        let host = FakeHost::socket(Script::json(json!([{"chunks": chunks}, {"text": "done"}]))).start();
+        crate::support::runner(&host).run();
+        assert!(crate::support::result(&host).contains("cut at its limit"), "{chunks}");
+        assert_eq!((host.count("sandbox_approve"), host.violations()), (0, vec![]), "{chunks}");
+    }
     // Below the limit nothing is cut; a limit of its own is the one that counts.
     let script = || {
         Script::json(

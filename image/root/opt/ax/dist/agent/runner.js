@@ -1,9 +1,11 @@
 #!/opt/ax/bin/ax-runner
-// The host starts this path. Executed directly, or through the image's own `node`, it is the binary named above that
-// runs and this text is not read. Only a Node that a derived image put first in PATH gets here: it hands over.
+// The host starts this path, or the link `git-sidecar.js` beside it. Executed directly, or through the image's own
+// `node`, it is the binary named above that runs and this text is not read. Only a Node that a derived image put first in
+// PATH gets here: it hands over, under the name it was called by (`__filename` would be the link's target).
 "use strict";
 const program = "/opt/ax/bin/ax-runner";
-const words = ["enter", __filename, ...process.argv.slice(2)];
+const script = process.argv[1].replace(/(\.js)?$/, ".js");
+const words = ["enter", script, ...process.argv.slice(2)];
 if (typeof process.execve === "function") {
   process.execve(program, [program, ...words], process.env);
 }
