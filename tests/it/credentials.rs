@@ -175,7 +175,7 @@ for name in sorted(name for name in names if name == os.environ.get("HOST_SOCKET
             s = socket.socket(socket.AF_UNIX, kind); s.connect(name); s.sendall(struct.pack(">I", len(frame)) + frame); print("CAME IN")
         except OSError as error: print("socket", errno.errorcode[error.errno])
 if url := os.environ.get("HOST_URL"):
-    for path in ("/internal/ipc", "/internal/work", "/ipc"):
+    for path in ("/internal/ipc", "/internal/work"):
         for token in (None, "Bearer ", "Bearer null", "Bearer " + os.environ.get("POD_NAME", "x")):
             request = urllib.request.Request(url + path, data=frame if path != "/internal/work" else None)
             if token is not None: request.add_header("Authorization", token)

@@ -327,6 +327,21 @@ async fn the_client_outlives_broken_sidecars() {
     assert_eq!(client.pull(&cancel).await, Err(SidecarError::Cancelled));
 }
 
+#[tokio::test]
+async fn pipes_in_the_workspace_do_not_hold_it_up() {
+    let pod = Pod::start(None);
+    pod.write("a/b.txt", "kept");
+    for name in [".gitignore", ".gitattributes", "a/.gitignore"] {
+        nix::unistd::mkfifo(&pod.path("workspace").join(name), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    }
+    let both = async {
+        pod.client().turn_complete().await.unwrap();
+        pod.client().pull(&CancellationToken::new()).await.unwrap();
+    };
+    timeout(Duration::from_secs(45), both).await.expect("git waits");
+    assert_eq!(pod.remote("a/b.txt").as_deref(), Some("kept"));
+}
+
 #[test]
 fn a_start_without_descriptors_says_so() {
     let directory = tempfile::tempdir().unwrap();
@@ -343,19 +358,4 @@ fn a_start_without_descriptors_says_so() {
         assert_eq!(output.status.code(), Some(1), "{limit}: {told}");
         assert!(told.contains("Too many open files") && !told.contains("\"panic\""), "{limit}: {told}");
     }
-}
-
-#[tokio::test]
-async fn pipes_in_the_workspace_do_not_hold_it_up() {
-    let pod = Pod::start(None);
-    pod.write("a/b.txt", "kept");
-    for name in [".gitignore", ".gitattributes", "a/.gitignore"] {
-        nix::unistd::mkfifo(&pod.path("workspace").join(name), nix::sys::stat::Mode::S_IRWXU).unwrap();
-    }
-    let both = async {
-        pod.client().turn_complete().await.unwrap();
-        pod.client().pull(&CancellationToken::new()).await.unwrap();
-    };
-    timeout(Duration::from_secs(45), both).await.expect("git waits");
-    assert_eq!(pod.remote("a/b.txt").as_deref(), Some("kept"));
 }
