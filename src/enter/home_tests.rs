@@ -17,6 +17,16 @@ fn place() -> Place {
     Place { _dir: dir, seed, home }
 }
 
+/// Whether there is nothing to test here, said aloud.
+#[allow(clippy::print_stdout)] // what was left out belongs into the test's output
+fn root_reads_everything(test: &str) -> bool {
+    let root = nix::unistd::getuid().is_root();
+    if root {
+        println!("SKIP {test}: root reads everything");
+    }
+    root
+}
+
 fn run(place: &Place) -> Seeded {
     super::seed(&place.seed, &place.home).unwrap()
 }
@@ -94,13 +104,12 @@ fn an_edit_is_kept_whatever_it_made_of_the_file() {
 
 #[test]
 fn a_file_the_agent_closed_to_itself_is_its_edit() {
-    if nix::unistd::getuid().is_root() {
-        println!("SKIP a_file_the_agent_closed_to_itself_is_its_edit: root reads everything");
+    if root_reads_everything("a_file_the_agent_closed_to_itself_is_its_edit") {
         return;
     }
     let place = place();
     run(&place);
-    fs::set_permissions(place.home.join("a"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(place.home.join("a"), fs::Permissions::from_mode(0o000)).unwrap();
     fs::write(place.seed.join("a"), "2").unwrap();
     assert_eq!(run(&place).kept, [PathBuf::from("a")]);
 }
@@ -138,12 +147,11 @@ fn links_to_directories_are_followed_and_loops_end() {
 
 #[test]
 fn a_directory_that_cannot_be_read_costs_its_own_files_only() {
-    if nix::unistd::getuid().is_root() {
-        println!("SKIP a_directory_that_cannot_be_read_costs_its_own_files_only: root reads everything");
+    if root_reads_everything("a_directory_that_cannot_be_read_costs_its_own_files_only") {
         return;
     }
     let place = place();
-    fs::set_permissions(place.seed.join("deep"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(place.seed.join("deep"), fs::Permissions::from_mode(0o000)).unwrap();
     let report = run(&place);
     fs::set_permissions(place.seed.join("deep"), fs::Permissions::from_mode(0o755)).unwrap();
     assert_eq!((report.written, report.failed.len()), (1, 1));
