@@ -2,6 +2,7 @@
 
 mod answer;
 mod config;
+mod desk;
 mod exit;
 mod intake;
 mod life;
