@@ -248,11 +248,13 @@ box_refused() {
   boxed --network "ns:/run/netns/$AGENT_NS" "$@" -- bash -c 'echo RAN'
   sniff_stop "$NOISE"
   printf '      %-44s exit %s, %s packets, %s ms: %s\n' "$name" "$RC" "$PACKETS" "$MS" "$(tail -n1 "$TMP/err")"
-  SEEN="exit $RC, $PACKETS packets: $OUT $ERR"
+  SEEN="exit $RC, $PACKETS packets: $SHOWN $OUT $ERR"
   check "$name" eval "[ $RC = $code -a $PACKETS = 0 -a -z \"\$OUT\" ] && grep -q '$word' '$TMP/err'"
 }
 
 refused_in_a_container() {
+  # A fresh network: the old one's kernel may still look for neighbours and close connections of what ran before.
+  network_up
   local four="--user 0 --cap-drop ALL --cap-add NET_ADMIN,SETUID,SETGID,SETPCAP"
   box_refused "N04 container without NET_ADMIN" 77 NET_ADMIN --user 0 --cap-drop ALL --cap-add SETUID,SETGID,SETPCAP -e AX_NET_POLICY=none
   box_refused "N06 container with NET_ADMIN alone" 77 SETPCAP --user 0 --cap-drop ALL --cap-add NET_ADMIN -e AX_NET_POLICY=none
