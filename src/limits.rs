@@ -301,6 +301,8 @@ pub const BLOCKING_THREADS: usize = 16;
 /// Descriptors that must be free at the start: enough for the runtime, the link and one command. With fewer the first of
 /// them to be missing would decide how the process fails.
 pub const DESCRIPTORS_MIN: usize = 24;
+/// A limit from which on that is not looked at.
+pub const DESCRIPTORS_PLENTY: u64 = 256;
 /// Idle time after which such a thread ends. Long: a thread once made still works when commands have filled the container's
 /// process limit and no new one can be had.
 pub const BLOCKING_THREAD_IDLE: Duration = Duration::from_secs(3600);

@@ -4,7 +4,7 @@
 use super::login::{self, Login};
 use super::obstacles;
 use crate::limits;
-use crate::os::{Known, guard};
+use crate::os::{self, Known, guard};
 use crate::secret::Secret;
 use crate::text::cut_units;
 use nix::sys::signal::{Signal, killpg};
@@ -197,7 +197,7 @@ impl Git {
             }
         }
         let work_tree = self.work_tree.clone();
-        let removed = tokio::task::spawn_blocking(move || obstacles::remove(&work_tree)).await.unwrap_or(0);
+        let removed = os::blocking(move || obstacles::remove(&work_tree)).await.unwrap_or(0);
         if removed > 0 {
             tracing::warn!(component = "git", removed, "git_pipes_removed");
         }

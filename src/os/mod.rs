@@ -5,6 +5,7 @@
 //! Unix, for the development host.
 
 mod basics;
+mod blocking;
 mod environment;
 mod stdin;
 
@@ -32,6 +33,7 @@ mod tree;
 mod watch;
 
 pub use basics::{need_descriptors, replace};
+pub use blocking::{BlockingError, blocking, keep_thread};
 pub use environment::{ChildEnv, RefusedName};
 pub use stdin::{StdinError, read_stdin};
 

@@ -10,7 +10,7 @@
 //! | workspace cannot be opened, `AX_UNIX_SOCKETS` cannot be had | 1 | `validation failed` | gives up |
 //! | the host's socket cannot be reached or listened on | 1 | the error: `ECONNREFUSED`, `ENOENT`, `EACCES` … | tries again |
 //! | listen mode: nobody has connected for two minutes | 1 | `nobody has connected` | learns nothing from it |
-//! | no thread or descriptor can be had at the start | 1 | `cannot start` and the reason | tries again |
+//! | too few descriptors are free at the start | 1 | `cannot start` and the reason | tries again |
 //! | link lost before any tool ran | 1 | `ECONNRESET` | tries again |
 //! | link lost after a tool ran, also when noticed while one runs | 1, and the reason on stdout | – | takes what stdout has |
 //! | the last answer, where it is an action, did not reach the host | 1 | `ECONNRESET` | learns nothing from it |
@@ -50,7 +50,7 @@ pub enum Fatal {
     #[error("validation failed: {0}")]
     UnixSockets(String),
     /// No process, thread or descriptor could be had at the start.
-    #[error("the runner cannot start: {0}; raise the limit of processes or of open files")]
+    #[error("the runner cannot start: {0}; raise the limit of open files")]
     Resources(String),
     /// The HTTP client could not be set up.
     #[error("validation failed: {0}")]

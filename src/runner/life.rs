@@ -35,19 +35,14 @@ pub fn main(config: Config) -> u8 {
     code
 }
 
-/// A runtime that has what it would panic without: room for its own descriptors, and a first thread for blocking work. Once it
-/// has one it never asks for another in vain.
+/// A runtime, or the reason where it would panic without descriptors of its own.
 fn runtime() -> io::Result<Runtime> {
     os::need_descriptors()?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(limits::BLOCKING_THREADS)
         .thread_keep_alive(limits::BLOCKING_THREAD_IDLE)
-        .build()?;
-    let trial = std::thread::Builder::new().spawn(|| {})?;
-    trial.join().map_err(|_| io::Error::other("the first thread failed"))?;
-    runtime.spawn_blocking(|| {});
-    Ok(runtime)
+        .build()
 }
 
 /// The last line, and the exit code.

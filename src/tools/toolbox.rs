@@ -9,7 +9,7 @@ use super::{Finished, bash, edit_file, glob, grep, read_file, skill_write, write
 use crate::gate::{Approved, Gate, Proposal, Refusal};
 use crate::limits;
 use crate::link::Host;
-use crate::os::{ChildEnv, Shell};
+use crate::os::{self, ChildEnv, Shell};
 use crate::wire::{Action, CatalogEntry, Dispatch, DispatchMode, Forward, ToolSpec};
 use crate::workspace::{Root, Workspace};
 use serde_json::json;
@@ -92,6 +92,10 @@ impl Toolbox {
 
     /// Runs a call to its end. The text is for the model and never empty.
     pub async fn invoke(&self, name: &str, args: &str) -> String {
+        // Before a command can have taken the last one.
+        if let Err(error) = os::keep_thread() {
+            tracing::warn!(component = "runner", error = %error, "no_thread");
+        }
         let _lane = if self.writes(name) { self.lanes.enter(args).await } else { None };
         let session = self.turn.session_id.clone();
         let cancel = self.turn.host.cancel().clone();
@@ -248,9 +252,7 @@ fn store(workspace: &Workspace, path: &str, content: &[u8]) -> Result<(), String
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|_| "the tool failed inside the runner; check what it did before you repeat it".to_owned())
+    os::blocking(work).await.map_err(|error| error.to_string())
 }
 
 fn spec(name: &str, local: bool) -> Option<ToolSpec> {
