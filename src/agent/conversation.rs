@@ -60,6 +60,8 @@ struct Round {
 /// See the module.
 #[derive(Debug, Clone)]
 pub struct Conversation {
+    /// Stands for what is older than the history, and outlasts it.
+    summary: Vec<Message>,
     history: Vec<Message>,
     message: String,
     media: Vec<Block>,
@@ -78,7 +80,21 @@ impl Conversation {
             text if text.trim().is_empty() && !media.is_empty() => String::new(),
             text => filled(&text),
         };
-        Self { history, message, media, rounds: Vec::new(), room, left_out_turns: 0, left_out_rounds: 0 }
+        Self {
+            summary: Vec::new(),
+            history,
+            message,
+            media,
+            rounds: Vec::new(),
+            room,
+            left_out_turns: 0,
+            left_out_rounds: 0,
+        }
+    }
+
+    /// The same, after a summary of what came before the history.
+    pub(super) fn after(self, summary: Vec<Message>) -> Self {
+        Self { summary, ..self }
     }
 
     /// Adds a round: the model's message and a result, with its call's id, for each of the calls in it.
@@ -92,7 +108,7 @@ impl Conversation {
         self.shrink();
         // Results of one round may share a message; nothing is lost by it.
         let merged = self.count(false) > self.room.messages;
-        while self.count(merged) > self.room.messages && (self.drop_turn() || self.drop_round()) {}
+        while self.count(merged) > self.room.messages && (self.drop_turn().is_some() || self.drop_round()) {}
         self.compose(merged)
     }
 
@@ -100,16 +116,21 @@ impl Conversation {
     fn count(&self, merged: bool) -> usize {
         let results = |round: &Round| if merged { 1 } else { round.answers.len() };
         let note = usize::from(self.left_out_turns > 0);
-        self.history.len() + note + 1 + self.rounds.iter().map(|round| 1 + results(round)).sum::<usize>()
+        self.summary.len()
+            + self.history.len()
+            + note
+            + 1
+            + self.rounds.iter().map(|round| 1 + results(round)).sum::<usize>()
     }
 
     fn compose(&self, merged: bool) -> Vec<Message> {
-        let mut messages = self.history.clone();
+        let mut messages = [self.summary.as_slice(), &self.history].concat();
         if self.left_out_turns > 0 {
-            let note = format!(
-                "[The {} oldest messages of this conversation were left out to make room.]",
-                self.left_out_turns
-            );
+            let which = match self.summary.is_empty() {
+                true => format!("{} oldest messages of this conversation", self.left_out_turns),
+                false => format!("{} messages that followed this summary", self.left_out_turns),
+            };
+            let note = format!("[The {which} were left out to make room.]");
             match messages.first_mut() {
                 Some(Message { role: Role::User, content: Content::Text(text) }) => {
                     *text = filled(&format!("{note}\n\n{text}"))
@@ -152,7 +173,7 @@ impl Conversation {
     }
 
     fn bytes(&self) -> usize {
-        let history: usize = self.history.iter().map(size).sum();
+        let history: usize = self.summary.iter().chain(&self.history).map(size).sum();
         let rounds: usize = self.rounds.iter().map(Round::bytes).sum();
         history + rounds + size(&self.message) + limits::REQUEST_SLACK_BYTES
     }
@@ -192,28 +213,22 @@ impl Conversation {
 
     /// Drops the oldest turns until the conversation has at most `target` bytes; returns how many it has.
     fn drop_turns(&mut self, mut bytes: usize, target: usize) -> usize {
-        let sizes: Vec<usize> = self.history.iter().map(size).collect();
-        let before = self.left_out_turns;
-        while bytes > target {
-            let dropped = self.left_out_turns - before;
-            if !self.drop_turn() {
-                break;
-            }
-            bytes -= sizes[dropped..self.left_out_turns - before].iter().sum::<usize>();
+        while bytes > target
+            && let Some(freed) = self.drop_turn()
+        {
+            bytes -= freed;
         }
         bytes
     }
 
-    /// Drops the oldest turn, and the answers to it: what is left begins with the user again.
-    fn drop_turn(&mut self) -> bool {
-        if self.history.is_empty() {
-            return false;
-        }
-        let next = self.history.iter().skip(1).position(|message| message.role == Role::User);
-        let count = next.map_or(self.history.len(), |next| next + 1);
-        self.history.drain(..count);
+    /// Drops the oldest turn, and the answers to it: what is left begins with the user again. The summary goes last. Returns
+    /// the bytes freed.
+    fn drop_turn(&mut self) -> Option<usize> {
+        let oldest = if self.history.is_empty() { &mut self.summary } else { &mut self.history };
+        let next = oldest.iter().skip(1).position(|message| message.role == Role::User);
+        let count = next.map_or(oldest.len(), |next| next + 1);
         self.left_out_turns += count;
-        true
+        (count > 0).then(|| oldest.drain(..count).map(|message| size(&message)).sum())
     }
 
     fn drop_round(&mut self) -> bool {

@@ -85,6 +85,20 @@ fn what_fits_stays_as_it_is() {
 }
 
 #[test]
+fn a_summary_outlasts_the_turns_after_it() {
+    let summary = vec![Message::text(Role::User, "the summary"), Message::text(Role::Assistant, "read")];
+    let mut conversation =
+        Conversation::new(talk(80, &"h".repeat(5000)), &Content::Text("task".into()), room(300_000)).after(summary);
+    let messages = conversation.messages();
+    let first = messages[0].content.to_text("");
+    assert!(first.contains("that followed this summary were left out") && first.ends_with("the summary"), "{first}");
+    assert!(
+        messages.len() > 4 && messages.len() < 83 && messages[1] == Message::text(Role::Assistant, "read"),
+        "{messages:?}"
+    );
+}
+
+#[test]
 fn media_are_there_in_every_round() {
     let image = Block::ImageData { data: "A".repeat(400_000), mime_type: "image/png".into() };
     let message = Content::Blocks(vec![Block::Text { text: "look".into() }, image.clone()]);

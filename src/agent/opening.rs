@@ -12,16 +12,24 @@ use crate::wire::{Action, Chunk, LlmCall, Message, Meta, Payload, Role, ToolSpec
 /// left out.
 pub(super) async fn open(brief: &Brief, payload: &Payload, host: &Host, tools: &[ToolSpec]) -> Conversation {
     let room = Room::new(host.request_max_bytes(), overhead(brief, tools));
-    let mut turns = history(&payload.history);
+    let (mut summary, mut turns) = (Vec::new(), history(&payload.history));
     if compact::needed(&turns, room.text_bytes()) {
         let plan = compact::plan(&turns, host.request_max_bytes());
         match summarise(&plan, &host.unwatched()).await {
-            Ok(summary) => turns = plan.finish(&turns, &summary),
+            Ok(text) => {
+                turns = plan.finish(&turns, &text);
+                summary = turns.drain(..compact::OPENING_MESSAGES).collect();
+            }
             Err(error) => tracing::warn!(component = "runner", error = error.as_str(), "compaction_failed"),
         }
-        tracing::info!(component = "runner", before = payload.history.len(), after = turns.len(), "history_compacted");
+        tracing::info!(
+            component = "runner",
+            before = payload.history.len(),
+            after = summary.len() + turns.len(),
+            "history_compacted"
+        );
     }
-    Conversation::new(turns, &payload.message, room)
+    Conversation::new(turns, &payload.message, room).after(summary)
 }
 
 /// Bytes a request has besides its conversation.

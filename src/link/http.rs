@@ -77,6 +77,7 @@ impl HttpLink {
                 Attempt::Busy { wait, seen, most, error } => {
                     let safe = !seen || action.repeatable();
                     let pause = wait.unwrap_or(limits::HTTP_BUSY_PAUSE * 2u32.pow(busy));
+                    let error = if safe { error } else { in_doubt(error) };
                     if !safe || busy >= most || Instant::now() + pause >= deadline {
                         return Err(error);
                     }
@@ -123,6 +124,16 @@ fn encode(action: &Action, meta: &Meta) -> Result<Vec<u8>, CallError> {
         return Err(CallError::TooLarge { bytes: body.len(), max });
     }
     Ok(body)
+}
+
+/// A server's error says nothing about what was done before it.
+fn in_doubt(error: CallError) -> CallError {
+    match error {
+        CallError::BadAnswer(words) => CallError::BadAnswer(format!(
+            "{words}; whether the call was carried out is unknown; check before you repeat it"
+        )),
+        other => other,
+    }
 }
 
 /// `None` when the time is over. Found out late – the process was stopped, or the machine slept – the reply may be there

@@ -11,11 +11,11 @@ use crate::limits;
 use crate::link::Host;
 use crate::os::{self, ChildEnv, Shell};
 use crate::wire::{Action, CatalogEntry, Dispatch, DispatchMode, Forward, ToolSpec};
-use crate::workspace::{Root, Workspace};
+use crate::workspace::{Fingerprint, Root, Workspace};
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// What the tools of a turn work with.
 pub struct Turn {
@@ -49,7 +49,6 @@ pub struct Toolbox {
     breaker: Breaker,
     lanes: Lanes,
     root: Arc<Root>,
-    spilled: AtomicU32,
 }
 
 impl Toolbox {
@@ -65,9 +64,9 @@ impl Toolbox {
         let specs = fixed.chain(direct.iter().map(catalog::Direct::spec)).collect();
         let direct = direct.into_iter().map(|tool| (tool.name, tool.entry.name.clone())).collect();
         let spill_threshold = turn.dispatch.map_or(limits::SPILL_THRESHOLD_BYTES, |it| it.spill_threshold_bytes);
-        let (breaker, lanes, spilled) = (Breaker::default(), Lanes::default(), AtomicU32::new(0));
+        let (breaker, lanes) = (Breaker::default(), Lanes::default());
         let root = Arc::new(Root::new(turn.workspace.clone()));
-        Self { turn, specs, direct, spill_threshold, breaker, lanes, root, spilled }
+        Self { turn, specs, direct, spill_threshold, breaker, lanes, root }
     }
 
     /// What the model is offered.
@@ -225,8 +224,7 @@ impl Toolbox {
 
     /// A result too large for the conversation goes to a file that `read_file` and `grep` can reach (PROTOCOL §7.2).
     async fn spill(&self, spill: Spill) -> Presented {
-        let number = self.spilled.fetch_add(1, Ordering::Relaxed);
-        let path = format!("{}/tool-{}-{number}.{}", limits::SPILL_DIRECTORY, std::process::id(), spill.extension);
+        let path = format!("{}/tool-{:016x}.{}", limits::SPILL_DIRECTORY, unguessable(), spill.extension);
         let (root, target, content) = (self.root.clone(), path.clone(), spill.content.clone());
         let store = move || {
             let (workspace, _) = root.current().map_err(|error| error.to_string())?;
@@ -241,14 +239,26 @@ impl Toolbox {
 }
 
 fn store(workspace: &Workspace, path: &str, content: &[u8]) -> Result<(), String> {
-    let write = |path: &str, content: &[u8]| -> Result<(), String> {
-        let target = workspace.path(path).map_err(|error| error.to_string())?;
-        let found = workspace.fingerprint(&target).map_err(|error| error.to_string())?;
-        workspace.write_atomic(&target, content, &found).map_err(|error| error.to_string())
-    };
     // The agent's repository is committed after each turn; these files are not worth keeping.
-    write(&format!("{}/.gitignore", limits::SPILL_DIRECTORY), b"*\n")?;
-    write(path, content)
+    create(workspace, &format!("{}/.gitignore", limits::SPILL_DIRECTORY), b"*\n")?;
+    create(workspace, path, content)
+}
+
+/// Makes a file, and leaves one that is there. Nobody approved this write, so it must not go where a link leads.
+fn create(workspace: &Workspace, path: &str, content: &[u8]) -> Result<(), String> {
+    let target = workspace.path(path).map_err(|error| error.to_string())?;
+    if workspace.locate(&target).is_ok_and(|at| at.path != target.as_path()) {
+        return Err(format!("{path} leads through a link; remove the link"));
+    }
+    match workspace.fingerprint(&target).map_err(|error| error.to_string())? {
+        Fingerprint::Present { .. } => Ok(()),
+        absent => workspace.write_atomic(&target, content, &absent).map_err(|error| error.to_string()),
+    }
+}
+
+/// A number nobody can guess: what is planted under the name of a file to come would be taken for it.
+fn unguessable() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {

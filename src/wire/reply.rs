@@ -175,7 +175,7 @@ impl Reply {
             chunks: Option<Vec<Part>>,
         }
         let parts = match self.read::<Body>() {
-            Ok(Body { ok: Some(true), chunks }) => chunks.unwrap_or_default(),
+            Ok(Body { ok: Some(true), chunks: Some(chunks) }) => chunks,
             _ => return self.tolerant_chunks(),
         };
         parts.into_iter().map(Part::chunk).collect::<Option<_>>().map_or_else(|| self.tolerant_chunks(), Ok)
@@ -189,7 +189,8 @@ impl Reply {
         let broken = || ModelFault::Broken("the model's reply is not valid JSON".to_owned());
         self.accepted().map_err(|error| if self.is_broken_object() { broken() } else { ModelFault::Refused(error) })?;
         let body: Body = self.read().map_err(|_| broken())?;
-        let chunks = body.chunks.unwrap_or_default();
+        // None at all is not a model that says nothing, which would end the turn without a word (PROTOCOL T1).
+        let chunks = body.chunks.ok_or_else(|| ModelFault::Broken("the host's reply has no chunks".to_owned()))?;
         chunks.iter().map(|raw| chunk(raw)).collect::<Result<_, _>>().map_err(ModelFault::Broken)
     }
 }

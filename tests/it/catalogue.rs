@@ -406,6 +406,30 @@ fn catalog_tools_are_tools_in_direct_mode_and_large_results_are_files() {
     assert!(texts[1].contains("hidden by .gitignore") && texts[1].contains(path), "{}", texts[1]);
 }
 
+/// Nobody approves the file of a large result, so it must go nowhere but to its own new name.
+#[test]
+fn a_large_result_follows_no_link() {
+    for planted in [".ax/tmp/.gitignore", ".ax/tmp"] {
+        let script = json!([{"tools": [{"name": "mcp_tracker_get_ticket", "args": {"id": "7"}}]}, {"text": "end"}]);
+        let host = FakeHost::socket(Script::json(script)).start();
+        host.set_reply("call_tool", json!({"truncated": true, "full": "evil\n".repeat(50_000)}));
+        let mut payload = host.payload("go");
+        payload["catalog"] = catalog();
+        payload["tool_dispatch"] = json!({"mode": "direct", "spill_threshold_bytes": 20_480});
+        let at = host.workspace().join(planted);
+        std::fs::create_dir_all(at.parent().unwrap()).unwrap();
+        std::fs::create_dir(host.workspace().join("src")).unwrap();
+        std::fs::write(host.workspace().join("main.rs"), "mine").unwrap();
+        let target = if planted.ends_with("tmp") { "../src" } else { "../../main.rs" };
+        std::os::unix::fs::symlink(target, &at).unwrap();
+        assert_eq!(run(&host, &payload).text(), "end");
+        assert_eq!(std::fs::read_to_string(host.workspace().join("main.rs")).unwrap(), "mine");
+        assert_eq!(std::fs::read_dir(host.workspace().join("src")).unwrap().count(), 0);
+        let told = last_results(&host).concat();
+        assert!(told.contains("leads through a link"), "{planted}: {}", &told[told.len().saturating_sub(500)..]);
+    }
+}
+
 #[test]
 fn a_skill_keeps_its_frontmatter_when_nobody_is_there() {
     let old = "---\nname: s\ndescription: d\n---\n\nold body\n";

@@ -54,13 +54,15 @@ impl Pattern {
         let parts: Vec<&str> = pattern.split('/').filter(|part| !["", "."].contains(part)).collect();
         let pattern = parts.join("/");
         let mut matchers = Vec::new();
-        if !absolute && !pattern.contains('/') {
-            matchers.push(Matcher { any_depth: true, ..matcher(&format!("**/{pattern}"), &pattern)? });
-        } else {
-            matchers.push(matcher(&pattern, &pattern)?);
-            if !absolute && !base.is_empty() {
-                let full = format!("{}/{pattern}", globset::escape(base));
-                matchers.push(matcher(&full, &format!("{base}/{pattern}"))?);
+        for glob in readings(&pattern) {
+            if !absolute && !pattern.contains('/') {
+                matchers.push(Matcher { any_depth: true, ..matcher(&format!("**/{glob}"), &pattern)? });
+            } else {
+                matchers.push(matcher(&glob, &pattern)?);
+                if !absolute && !base.is_empty() {
+                    let full = format!("{}/{glob}", globset::escape(base));
+                    matchers.push(matcher(&full, &format!("{base}/{pattern}"))?);
+                }
             }
         }
         // Paths that are listed have no such part, wherever it leads.
@@ -76,6 +78,17 @@ fn relative<'a>(raw: &'a str, root: &Path) -> (bool, Option<&'a str>) {
     }
     let rest = root.to_str().and_then(|root| raw.strip_prefix(root.trim_end_matches('/')));
     (true, rest.and_then(|rest| rest.strip_prefix('/')))
+}
+
+/// The pattern, and the same with its brackets and braces as plain characters: names such as `[id].tsx` are common, and
+/// nobody thinks of escaping them.
+fn readings(pattern: &str) -> Vec<String> {
+    let mut readings = vec![pattern.to_owned()];
+    if pattern.contains(['[', '{']) && !pattern.contains('\\') {
+        let escape = |c| if matches!(c, '[' | ']' | '{' | '}') { format!("\\{c}") } else { String::from(c) };
+        readings.push(pattern.chars().map(escape).collect());
+    }
+    readings
 }
 
 fn matcher(glob: &str, literal: &str) -> Result<Matcher, String> {
@@ -186,6 +199,11 @@ mod tests {
             ("foo..bar/*.txt", "", "foo..bar/a.txt", Take),
             ("\\*", "", "*", Take),
             ("[a-c]?", "", "b1", Take),
+            ("[...slug].ts", "", "a/[...slug].ts", Take),
+            ("app/[id]/page.tsx", "", "app/[id]/page.tsx", Take),
+            ("[id]/**", "app", "app/[id]/x", Take),
+            ("w{e}/*", "", "w{e}/x", Take),
+            ("!a[b]", "", "a[b]", Leave),
             ("!*.rs", "", "a.rs", Leave),
             ("!*.rs", "", "a.md", Take),
             ("-rf", "", "-rf", Named),
