@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 #[test]
 fn idle_runners() {
     if !nix::unistd::geteuid().is_root() {
-        println!("SKIP idle_runners: the memory of a process that made itself unreadable is shown to root only");
-        return;
+        let why = "the memory of a process that made itself unreadable is shown to root only";
+        return crate::support::skip("idle_runners", why);
     }
     let (count, seconds) = if full() { (200, 60) } else { (8, 4) };
     let host = FakeHost::http(Script::text("never")).start();
