@@ -16,10 +16,7 @@ pub(super) async fn open(brief: &Brief, payload: &Payload, host: &Host, tools: &
     if compact::needed(&turns, room.text_bytes()) {
         let plan = compact::plan(&turns, host.request_max_bytes());
         match summarise(&plan, &host.unwatched()).await {
-            Ok(text) => {
-                turns = plan.finish(&turns, &text);
-                summary = turns.drain(..compact::OPENING_MESSAGES).collect();
-            }
+            Ok(text) => (summary, turns) = plan.finish(turns, &text),
             Err(error) => tracing::warn!(component = "runner", error = error.as_str(), "compaction_failed"),
         }
         tracing::info!(

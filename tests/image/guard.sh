@@ -61,7 +61,7 @@ print(\"host\", reach(os.environ[\"HOST_SOCKET\"]), \"own\", own())
 
 # What needs Unix sockets: an agent of keys, a pool of processes, a database, a browser.
 programs_under_the_guard() {
-  local names=() wanted=() commands=() at
+  local names=() wanted=() commands=()
   program() { names+=("$1") wanted+=("$2") commands+=("$3"); }
   program "the host's socket is refused, one's own is not" '^host EACCES own REACHED ?$' "export HOST_SOCKET=\$(ls \"\${XDG_CACHE_HOME%/*/*}\"/*.sock | head -n1); $REACH"
   program "a forkserver pool" '^328350 ?$' 'printf "import multiprocessing as m\ndef f(x): return x*x\nif __name__==\"__main__\":\n with m.get_context(\"forkserver\").Pool(4) as p: print(sum(p.map(f,range(100))))\n" >p.py; python3 p.py'
@@ -81,12 +81,7 @@ programs_under_the_guard() {
     skip "guard: Chromium" "not installed"
   fi
   user_turn guard "${commands[@]}"
-  SEEN="exit $RC: $(tail -n 3 "$TMP/err")"
-  check "guard: the turn ends well" eval "[ $RC = 0 ] && grep -q ' 0 violations' '$TMP/err'"
-  for at in "${!names[@]}"; do
-    SEEN=$(said "$at")
-    check "guard: ${names[at]}" eval "[[ \$SEEN =~ \${wanted[at]} ]]"
-  done
+  all_said guard
 }
 
 # The engines' default profiles, on the root and on an ordinary user. Podman's allows pidfd_getfd to everybody; Docker's only

@@ -94,6 +94,17 @@ END
 # What the Nth command of the turn printed, on one line.
 said() { jq -rs --argjson nth "$1" '[.[] | select(.event == "request" and .action == "sandbox_result")][$nth].request.output // "nothing"' "$TMP/audit.jsonl" | paste -sd' '; }
 
+# The turn has ended well, and each of the caller's commands (`names`) has printed what it should (`wanted`).
+all_said() {
+  local prefix=$1 at
+  SEEN="exit $RC: $(tail -n 3 "$TMP/err")"
+  check "$prefix: the turn ends well" eval "[ $RC = 0 ] && grep -q ' 0 violations' '$TMP/err'"
+  for at in "${!names[@]}"; do
+    SEEN=$(said "$at")
+    check "$prefix: ${names[at]}" eval "[[ \$SEEN =~ \${wanted[at]} ]]"
+  done
+}
+
 # A command that says `at NAME` goes on when the runner's descriptors and memory have been written to $TMP/web/at-NAME. At
 # `after` that is when the descriptors are back to what they were at `before`, or after 20 s.
 AT='at() { touch ".at-$1"; until [ -e ".go-$1" ]; do sleep 0.05; done; };'
@@ -120,7 +131,7 @@ descriptors_of() { ls "/proc/$1/fd" 2>/dev/null | wc -l; }
 
 # One turn for all clients. CLIENTS: name, what its output must match, command.
 clients_through() {
-  local proxy=$1 port=$2 names=() wanted=() commands=() at
+  local proxy=$1 port=$2 names=() wanted=() commands=()
   client() { [[ $1 =~ ${WEB_ONLY:-.} ]] || return 0; names+=("$1") wanted+=("$2") commands+=("$3"); }
   client "curl, plain" '^hello from outside $' 'curl -sS http://origin.test/hello'
   client "curl, CONNECT and the turn's authority" '^hello from outside $' 'curl -sS https://origin.test/hello'
@@ -150,12 +161,7 @@ clients_through() {
   client "loopback is direct" '^direct $' '/usr/bin/python3 -m http.server 9911 --bind 127.0.0.1 >/dev/null 2>&1 & until curl -sS -o /dev/null http://localhost:9911/ 2>/dev/null; do sleep 0.1; done; echo direct; kill %1'
   rm -f "$TMP"/web/at-*
   web_turn "$port" "${commands[@]}"
-  SEEN="exit $RC: $(tail -n 3 "$TMP/err")"
-  check "P $proxy: the turn ends well" eval "[ $RC = 0 ] && grep -q ' 0 violations' '$TMP/err'"
-  for at in "${!names[@]}"; do
-    SEEN=$(said "$at")
-    check "P $proxy: ${names[at]}" eval "[[ \$SEEN =~ \${wanted[at]} ]]"
-  done
+  all_said "P $proxy"
   local before= after= upload= uploaded=
   read -r before _ 2>/dev/null <"$TMP/web/at-before"
   read -r after _ 2>/dev/null <"$TMP/web/at-after"
