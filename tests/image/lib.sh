@@ -70,7 +70,11 @@ network_up() {
     ip -n "$ns" link set lo up
   done
   ip -n "$AGENT_NS" link add eth0 type veth peer name eth0 netns "$PEER_NS" || return 1
-  for ns in "$AGENT_NS" "$PEER_NS"; do ip -n "$ns" link set eth0 up; done
+  for ns in "$AGENT_NS" "$PEER_NS"; do
+    # Five seconds after a neighbour was last used the kernel asks whether it is still there: a packet no program sent.
+    ip netns exec "$ns" sysctl -qw net.ipv4.neigh.eth0.delay_first_probe_time=3600 net.ipv6.neigh.eth0.delay_first_probe_time=3600
+    ip -n "$ns" link set eth0 up
+  done
   ip -n "$AGENT_NS" addr add $AGENT4/24 dev eth0
   ip -n "$AGENT_NS" addr add $AGENT6/64 dev eth0 nodad
   ip -n "$PEER_NS" addr add $PEER4/24 dev eth0

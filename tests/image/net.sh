@@ -32,7 +32,7 @@ sniffer_sees() {
   sniff_start
   in_agent setpriv --reuid 1000 --regid 1000 --clear-groups $ATTACK v4 v6 dns other namespaces >"$TMP/tries" 2>&1
   sniff_stop arp
-  SEEN="$PACKETS packets, $(grep -c SENT "$TMP/tries") tries went out"
+  SEEN="$PACKETS packets, $(grep -c SENT "$TMP/tries") tries went out: $SHOWN"
   check "control: without rules the tries reach the sniffer ($SEEN)" [ "$PACKETS" -gt 20 ]
 }
 
@@ -138,7 +138,7 @@ refused() {
   local lines
   lines=$(grep -c '^ax-runner enter: ' "$TMP/err")
   printf '      %-44s exit %s, %s packets, %s ms: %s\n' "$name" "$RC" "$PACKETS" "$MS" "$(tail -n1 "$TMP/err")"
-  SEEN="exit $RC, $PACKETS packets, $MS ms, $lines lines: $ERR"
+  SEEN="exit $RC, $PACKETS packets, $MS ms, $lines lines: $SHOWN $ERR"
   check "$name" eval "[ $RC = $code -a ! -e '$TMP/ran' -a $PACKETS = 0 -a $MS -lt 10000 -a $lines = 1 ] && grep -qi -- '$word' '$TMP/err'"
 }
 
