@@ -60,7 +60,8 @@ fn check(messages: &[Message], request_max: usize) -> Result<(), String> {
             return Err("calls without results".into());
         }
     }
-    let call = LlmCall { model: None, task_type: None, messages: messages.to_vec(), tools: vec![], max_tokens: None };
+    let call =
+        LlmCall { model: None, task_type: None, messages: messages.to_vec(), tools: [].into(), max_tokens: None };
     let bytes = Action::LlmCall(call).encode(None, &Meta::default()).unwrap().len() + 50_000;
     if !open.is_empty() || bytes > request_max {
         return Err(format!("{bytes} bytes of {request_max}, open {open:?}"));

@@ -125,7 +125,7 @@ async fn ask(
         model: Some(brief.model.clone()),
         task_type: None,
         messages: system.into_iter().chain(conversation).collect(),
-        tools: tools.specs().to_vec(),
+        tools: tools.specs().clone(),
         max_tokens: Some(brief.max_tokens),
     });
     let mut attempts = 0;

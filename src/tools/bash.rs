@@ -60,9 +60,9 @@ impl Proposal for Args {
 /// The tool as the model sees it.
 pub fn spec() -> ToolSpec {
     let max = limits::BASH_TIMEOUT_MAX.as_millis();
-    ToolSpec {
-        name: "bash".to_owned(),
-        description: format!(
+    ToolSpec::new(
+        "bash",
+        format!(
             "Run a command with bash in the workspace directory. Every call is a new shell: `cd` and variables do not \
              carry over. There is no standard input and no terminal. Standard output and standard error come back \
              together in order; of a long output the beginning and the end are kept. A process started with `&` keeps \
@@ -70,7 +70,7 @@ pub fn spec() -> ToolSpec {
              timeout_ms says otherwise; when it is over, everything the command started is stopped.",
             limits::BASH_TIMEOUT_DEFAULT.as_millis()
         ),
-        parameters: json!({
+        &json!({
             "type": "object",
             "properties": {
                 "command": { "type": "string", "description": "The command; may have several lines." },
@@ -82,7 +82,7 @@ pub fn spec() -> ToolSpec {
             "required": ["command"],
             "additionalProperties": false,
         }),
-    }
+    )
 }
 
 /// Where a command runs.

@@ -15,13 +15,12 @@ const MAX_BYTES: usize = limits::FILE_MAX_BYTES as usize;
 
 /// How the model sees it.
 pub fn spec() -> ToolSpec {
-    ToolSpec {
-        name: "edit_file".to_owned(),
-        description: "Replace text in a file in the workspace. old_string is taken literally and must occur exactly once; \
+    ToolSpec::new(
+        "edit_file",
+        "Replace text in a file in the workspace. old_string is taken literally and must occur exactly once; \
                       give enough of the lines around it to make it unique, or set replace_all. new_string is inserted as \
-                      it is, with the file's line ends. The rest of the file does not change."
-            .to_owned(),
-        parameters: json!({
+                      it is, with the file's line ends. The rest of the file does not change.",
+        &json!({
             "type": "object",
             "properties": {
                 "path": {"type": "string", "description": "The file, relative to the workspace or absolute inside it."},
@@ -32,7 +31,7 @@ pub fn spec() -> ToolSpec {
             "required": ["path", "old_string", "new_string"],
             "additionalProperties": false
         }),
-    }
+    )
 }
 
 /// The model's arguments.

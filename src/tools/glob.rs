@@ -21,14 +21,13 @@ const TOOL: &str = "glob";
 
 /// How the model sees it.
 pub fn spec() -> ToolSpec {
-    ToolSpec {
-        name: TOOL.to_owned(),
-        description: "Find files in the workspace by name or path: *.rs (at any depth), src/**/*.{ts,tsx}, docs/*.md. \
+    ToolSpec::new(
+        TOOL,
+        "Find files in the workspace by name or path: *.rs (at any depth), src/**/*.{ts,tsx}, docs/*.md. \
                       Prefer it to find or ls in the shell. Gives sorted paths relative to the workspace; directories and \
                       symbolic links are not listed. Hidden files are found, .git is not, nor what .gitignore hides \
-                      unless pattern or path names it literally. `truncated` says whether there are more."
-            .to_owned(),
-        parameters: json!({
+                      unless pattern or path names it literally. `truncated` says whether there are more.",
+        &json!({
             "type": "object",
             "properties": {
                 "pattern": {"type": "string", "description": "Glob pattern. * stays within a name, ** crosses directories."},
@@ -38,7 +37,7 @@ pub fn spec() -> ToolSpec {
             "required": ["pattern"],
             "additionalProperties": false
         }),
-    }
+    )
 }
 
 /// The model's arguments.

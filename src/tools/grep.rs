@@ -24,16 +24,15 @@ const TOOL: &str = "grep";
 
 /// How the model sees it.
 pub fn spec() -> ToolSpec {
-    ToolSpec {
-        name: TOOL.to_owned(),
-        description: "Search file contents in the workspace by regular expression (Rust syntax: no look-around, no \
+    ToolSpec::new(
+        TOOL,
+        "Search file contents in the workspace by regular expression (Rust syntax: no look-around, no \
                       back-references; matches stay within a line). Prefer it to grep or rg in the shell. Lines come back \
                       as path:line:text, in the order of the paths. Hidden files are searched, .git is not, nor what \
                       .gitignore hides unless you name it as path. `truncated` says whether there are more results; the \
                       note says what was skipped. output_mode `files` gives only names and `count` the number of matching \
-                      lines per file: use them first when a pattern may be frequent."
-            .to_owned(),
-        parameters: json!({
+                      lines per file: use them first when a pattern may be frequent.",
+        &json!({
             "type": "object",
             "properties": {
                 "pattern": {"type": "string", "description": "Regular expression, or plain text with literal."},
@@ -49,7 +48,7 @@ pub fn spec() -> ToolSpec {
             "required": ["pattern"],
             "additionalProperties": false
         }),
-    }
+    )
 }
 
 /// The model's arguments.

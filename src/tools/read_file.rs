@@ -15,13 +15,11 @@ use std::num::NonZeroU64;
 
 /// How the model sees it.
 pub fn spec() -> ToolSpec {
-    ToolSpec {
-        name: "read_file".to_owned(),
-        description:
-            "Read a text file in the workspace. A long file is cut at a line; the result's note then says which \
-                      lines are shown and the offset to continue with. Use grep to find a place in a large file."
-                .to_owned(),
-        parameters: json!({
+    ToolSpec::new(
+        "read_file",
+        "Read a text file in the workspace. A long file is cut at a line; the result's note then says which \
+                      lines are shown and the offset to continue with. Use grep to find a place in a large file.",
+        &json!({
             "type": "object",
             "properties": {
                 "path": {"type": "string", "description": "The file, relative to the workspace or absolute inside it."},
@@ -31,7 +29,7 @@ pub fn spec() -> ToolSpec {
             "required": ["path"],
             "additionalProperties": false
         }),
-    }
+    )
 }
 
 /// The model's arguments.

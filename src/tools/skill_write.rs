@@ -76,7 +76,7 @@ pub struct Call {
 
 /// The tool as it is offered.
 pub fn spec() -> ToolSpec {
-    ToolSpec { name: NAME.to_owned(), description: DESCRIPTION.to_owned(), parameters: fields::schema(FIELDS) }
+    ToolSpec::new(NAME, DESCRIPTION, &fields::schema(FIELDS))
 }
 
 /// The model's arguments, within the host's limits.

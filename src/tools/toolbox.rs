@@ -42,7 +42,7 @@ pub struct Turn {
 /// The tools of one turn.
 pub struct Toolbox {
     turn: Turn,
-    specs: Vec<ToolSpec>,
+    specs: Arc<[ToolSpec]>,
     /// Catalog tools under the name they are offered by, and the host's own name for each.
     direct: BTreeMap<String, String>,
     spill_threshold: u64,
@@ -70,7 +70,7 @@ impl Toolbox {
     }
 
     /// What the model is offered.
-    pub fn specs(&self) -> &[ToolSpec] {
+    pub fn specs(&self) -> &Arc<[ToolSpec]> {
         &self.specs
     }
 

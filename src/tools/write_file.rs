@@ -10,13 +10,12 @@ use serde_json::json;
 
 /// How the model sees it.
 pub fn spec() -> ToolSpec {
-    ToolSpec {
-        name: "write_file".to_owned(),
-        description: "Write a file in the workspace: creates it and its directories, or replaces all of its content. The \
+    ToolSpec::new(
+        "write_file",
+        "Write a file in the workspace: creates it and its directories, or replaces all of its content. The \
                       content is taken exactly as given. To change part of a file use edit_file. Files under artifacts/ \
-                      become downloads for the user."
-            .to_owned(),
-        parameters: json!({
+                      become downloads for the user.",
+        &json!({
             "type": "object",
             "properties": {
                 "path": {"type": "string", "description": "The file, relative to the workspace or absolute inside it."},
@@ -25,7 +24,7 @@ pub fn spec() -> ToolSpec {
             "required": ["path", "content"],
             "additionalProperties": false
         }),
-    }
+    )
 }
 
 /// The model's arguments.

@@ -118,7 +118,7 @@ fn decoded(reply: &Reply) -> Outcome<Vec<Chunk>> {
 
 fn llm_call(text: &str) -> LlmCall {
     let messages = vec![Message::text(Role::User, text)];
-    LlmCall { model: None, task_type: None, messages, tools: Vec::new(), max_tokens: None }
+    LlmCall { model: None, task_type: None, messages, tools: [].into(), max_tokens: None }
 }
 
 fn exchange(stream: &mut UnixStream, request: &[u8], reply: &mut Vec<u8>) -> Outcome<()> {

@@ -206,12 +206,12 @@ fn message(parts: Vec<Vec<Value>>, stop: &str) -> Vec<Value> {
 }
 
 fn ask(words: &str) -> Action {
-    let tool = ToolSpec { name: "bash".into(), description: "d".into(), parameters: json!({"type": "object"}) };
+    let tool = ToolSpec::new("bash", "d", &json!({"type": "object"}));
     Action::LlmCall(LlmCall {
         model: Some("m".into()),
         task_type: None,
         messages: vec![Message::text(Role::System, "s"), Message::text(Role::User, words)],
-        tools: vec![tool],
+        tools: [tool].into(),
         max_tokens: Some(100),
     })
 }

@@ -147,7 +147,7 @@ impl HostTool {
             [only] => fields::schema(only.fields),
             several => flat_schema(several),
         };
-        ToolSpec { name: self.name.to_owned(), description: self.description.to_owned(), parameters }
+        ToolSpec::new(self.name, self.description, &parameters)
     }
 }
 

@@ -136,7 +136,7 @@ fn action(kind: u64, call: usize) -> Action {
             model: None,
             task_type: None,
             messages: vec![Message::text(Role::User, &text)],
-            tools: Vec::new(),
+            tools: [].into(),
             max_tokens: None,
         }),
     }

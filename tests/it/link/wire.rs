@@ -102,7 +102,7 @@ fn a_late_reply_and_late_heartbeats_are_nobodys() {
             model: None,
             task_type: None,
             messages: vec![Message::text(Role::User, "a")],
-            tools: Vec::new(),
+            tools: [].into(),
             max_tokens: None,
         });
         let silent = async {
