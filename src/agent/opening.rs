@@ -1,17 +1,16 @@
 //! A turn's beginning: the history, summarised where it is too long, and the current message.
 
 use super::compact;
-use super::conversation::{Conversation, Room};
+use super::conversation::{Conversation, Room, size};
 use super::history::history;
 use super::run::Brief;
 use crate::limits;
 use crate::link::Host;
-use crate::wire::{Action, Chunk, LlmCall, Message, Meta, Payload, Role, ToolSpec};
-use std::sync::Arc;
+use crate::wire::{Action, Chunk, Payload, ToolSpec};
 
 /// Prepares the conversation. Asks the model for a summary only if the history needs one; without it the oldest turns are
 /// left out.
-pub(super) async fn open(brief: &Brief, payload: &Payload, host: &Host, tools: &Arc<[ToolSpec]>) -> Conversation {
+pub(super) async fn open(brief: &Brief, payload: &Payload, host: &Host, tools: &[ToolSpec]) -> Conversation {
     let room = Room::new(host.request_max_bytes(), overhead(brief, tools));
     let (mut summary, mut turns) = (Vec::new(), history(&payload.history));
     if compact::needed(&turns, room.text_bytes()) {
@@ -31,17 +30,10 @@ pub(super) async fn open(brief: &Brief, payload: &Payload, host: &Host, tools: &
 }
 
 /// Bytes a request has besides its conversation.
-fn overhead(brief: &Brief, tools: &Arc<[ToolSpec]>) -> usize {
-    // The metadata keys, each at most a few hundred bytes.
+fn overhead(brief: &Brief, tools: &[ToolSpec]) -> usize {
+    // Keys and metadata, each at most a few hundred bytes.
     const ENVELOPE: usize = 2048;
-    let call = LlmCall {
-        model: Some(brief.model.clone()),
-        task_type: None,
-        messages: vec![Message::text(Role::System, brief.system.as_str())],
-        tools: tools.clone(),
-        max_tokens: Some(brief.max_tokens),
-    };
-    Action::LlmCall(call).encode(None, &Meta::default()).map_or(0, |bytes| bytes.len()) + ENVELOPE
+    size(&brief.model) + size(&brief.system) + size(&tools) + ENVELOPE
 }
 
 async fn summarise(plan: &compact::Plan, host: &Host) -> Result<String, String> {

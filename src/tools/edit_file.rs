@@ -1,6 +1,8 @@
 //! `edit_file`: one text in a file replaced by another, and nothing else changed.
 
+use super::fields::{Field, Kind, TEXT, optional, required};
 use super::file_result::{confined, done, failed};
+use super::schema::Schema;
 use super::{Finished, skill};
 use crate::gate::{Approved, Proposal};
 use crate::limits;
@@ -8,29 +10,25 @@ use crate::text::{self, NoEdit};
 use crate::wire::{Approve, Operation, ToolSpec};
 use crate::workspace::{FileError, Fingerprint, RelPath, Workspace};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 /// No edit makes a file larger than it could read again.
 const MAX_BYTES: usize = limits::FILE_MAX_BYTES as usize;
+
+const FIELDS: &[Field] = &[
+    required("path", TEXT, "The file, relative to the workspace or absolute inside it."),
+    required("old_string", TEXT, "The text to replace, exactly as it stands in the file."),
+    required("new_string", TEXT, "What to put in its place; empty to delete."),
+    optional("replace_all", Kind::Flag, "Replace every occurrence; default false."),
+];
 
 /// How the model sees it.
 pub fn spec() -> ToolSpec {
     ToolSpec::new(
         "edit_file",
         "Replace text in a file in the workspace. old_string is taken literally and must occur exactly once; \
-                      give enough of the lines around it to make it unique, or set replace_all. new_string is inserted as \
-                      it is, with the file's line ends. The rest of the file does not change.",
-        &json!({
-            "type": "object",
-            "properties": {
-                "path": {"type": "string", "description": "The file, relative to the workspace or absolute inside it."},
-                "old_string": {"type": "string", "description": "The text to replace, exactly as it stands in the file."},
-                "new_string": {"type": "string", "description": "What to put in its place; empty to delete."},
-                "replace_all": {"type": "boolean", "description": "Replace every occurrence; default false."}
-            },
-            "required": ["path", "old_string", "new_string"],
-            "additionalProperties": false
-        }),
+         give enough of the lines around it to make it unique, or set replace_all. new_string is inserted as \
+         it is, with the file's line ends. The rest of the file does not change.",
+        &Schema(FIELDS),
     )
 }
 

@@ -1,29 +1,27 @@
 //! `write_file`: a whole file, exactly as given.
 
+use super::fields::{Field, TEXT, required};
 use super::file_result::{confined, done, failed};
+use super::schema::Schema;
 use super::{Finished, skill};
 use crate::gate::{Approved, Proposal};
 use crate::wire::{Approve, Operation, ToolSpec};
 use crate::workspace::{FileError, Fingerprint, RelPath, Workspace};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+
+const FIELDS: &[Field] = &[
+    required("path", TEXT, "The file, relative to the workspace or absolute inside it."),
+    required("content", TEXT, "All of the file's new content."),
+];
 
 /// How the model sees it.
 pub fn spec() -> ToolSpec {
     ToolSpec::new(
         "write_file",
         "Write a file in the workspace: creates it and its directories, or replaces all of its content. The \
-                      content is taken exactly as given. To change part of a file use edit_file. Files under artifacts/ \
-                      become downloads for the user.",
-        &json!({
-            "type": "object",
-            "properties": {
-                "path": {"type": "string", "description": "The file, relative to the workspace or absolute inside it."},
-                "content": {"type": "string", "description": "All of the file's new content."}
-            },
-            "required": ["path", "content"],
-            "additionalProperties": false
-        }),
+         content is taken exactly as given. To change part of a file use edit_file. Files under artifacts/ \
+         become downloads for the user.",
+        &Schema(FIELDS),
     )
 }
 

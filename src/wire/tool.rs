@@ -1,7 +1,6 @@
 //! A tool as it is offered to the model (PROTOCOL §6.1).
 
 use serde::Serialize;
-use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
 /// Name, description and JSON Schema of one tool. The schema is flat with `type: "object"` (PROTOCOL T38).
@@ -17,8 +16,8 @@ pub struct ToolSpec {
 
 impl ToolSpec {
     /// A tool whose arguments follow `schema`.
-    pub fn new(name: impl Into<String>, description: impl Into<String>, schema: &Value) -> Self {
-        // A `Value` has nothing that JSON cannot say.
+    pub fn new(name: impl Into<String>, description: impl Into<String>, schema: &impl Serialize) -> Self {
+        // Schemas are tables and trees, and have nothing that JSON cannot say.
         let parameters = to_raw_value(schema).unwrap_or_else(|_| RawValue::NULL.to_owned());
         Self { name: name.into(), description: description.into(), parameters }
     }
