@@ -186,6 +186,18 @@ proptest! {
             conversation.add(said, ids.into_iter().map(|id| (id, glyph.repeat(result / glyph.len()))));
             let messages = conversation.messages();
             prop_assert_eq!(check(&messages, request_max), Ok(()));
+            let kept = conversation.bytes();
+            prop_assert_eq!(recounted(conversation.clone()).bytes(), kept);
         }
+    }
+}
+
+/// The same, with nothing taken from what was counted before.
+fn recounted(conversation: Conversation) -> Conversation {
+    let opening = conversation.summary.iter().chain(&conversation.history).map(size).sum::<usize>();
+    Conversation {
+        opening_bytes: opening + size(&conversation.message),
+        rounds: conversation.rounds.into_iter().map(Round::measured).collect(),
+        ..conversation
     }
 }
