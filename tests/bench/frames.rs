@@ -108,7 +108,6 @@ fn timed<T>(count: u32, what: impl FnOnce() -> Outcome<T>) -> Outcome<Duration> 
 
 /// What the turn does with a model's reply.
 fn decoded(reply: &Reply) -> Outcome<Vec<Chunk>> {
-    reply.accepted()?;
     let chunks = reply.chunks()?;
     match chunks.iter().filter(|chunk| matches!(chunk, Chunk::Text(_))).count() {
         0 => Err("the large reply has no text".into()),
