@@ -344,9 +344,6 @@ pub const GREP_PATTERN_MAX_UNITS: usize = 10_000;
 pub const GREP_CONTEXT_MAX_LINES: usize = 20;
 /// Results one search may ask for (PROTOCOL §14).
 pub const SEARCH_RESULTS_MAX: usize = 10_000;
-
-// --- search (PROTOCOL §7, §8.3) --------------------------------------------------------------------------------------
-
 /// Time for one search; then what was found so far is returned and said to be incomplete.
 pub const SEARCH_TIMEOUT: Duration = Duration::from_secs(20);
 /// Results of a search that names no number (PROTOCOL §8.3).
