@@ -147,8 +147,7 @@ fn read(body: &[u8]) -> Item {
         Ok(payload) => payload,
         Err(error) => return unusable(error.to_string()),
     };
-    let text = String::from_utf8_lossy(body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body));
-    match wire::json(&text) {
+    match wire::json(&String::from_utf8_lossy(body)) {
         Ok(value) if value.get("_type").and_then(Value::as_str) == Some("session_expiring") => {
             Item::Ending { seconds: value.get("secondsRemaining").and_then(Value::as_u64).unwrap_or(0) }
         }

@@ -1,6 +1,6 @@
 //! The work item (PROTOCOL §2): what the host hands the runner at the start of a turn.
 
-use super::{Content, surrogates};
+use super::{Content, attempt, surrogates};
 use crate::secret::Secret;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -158,14 +158,17 @@ pub enum DispatchMode {
     Indirect,
 }
 
-/// A work item that must not run. None of the messages holds any of its text.
+/// A work item that must not run. None of the messages holds any of its text: as a plain message it would show its
+/// credentials to the model and run with default policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PayloadError {
     /// Not text.
     #[error("payload is not UTF-8 text")]
     NotUtf8,
-    /// A structured payload that does not parse. As a plain message it would show its credentials to the model and run
-    /// with default policy.
+    /// No JSON has it, and UTF-16 is full of it.
+    #[error("payload holds a NUL character; send UTF-8 text, not UTF-16")]
+    Nul,
+    /// Meant as a payload, and no JSON.
     #[error("payload looks structured but is damaged at line {line} column {column}; send one JSON object")]
     Damaged {
         /// From 1.
@@ -173,42 +176,39 @@ pub enum PayloadError {
         /// From 1.
         column: usize,
     },
+    /// More than the parser's stack takes.
+    #[error("payload is nested more than 128 levels deep; send a flatter JSON object")]
+    TooDeep,
+    /// Meant as a payload, and nothing is asked in it.
+    #[error("payload is JSON, but not an object whose \"message\" is a string or an array; send one such object")]
+    NoMessage,
 }
 
 impl Payload {
     /// Reads a work item with the acceptance rule of PROTOCOL §2.1: an object whose `message` is a string or an array
-    /// is structured, everything else is a plain message. A byte order mark is skipped and lone surrogates become
-    /// U+FFFD, as a JavaScript reader would take them.
+    /// is structured, everything else is a plain message, unless [`attempt::is_meant`] as more. Byte order marks are
+    /// skipped and lone surrogates become U+FFFD, as a JavaScript reader would take them.
     pub fn read(bytes: &[u8]) -> Result<Self, PayloadError> {
-        let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-        let raw = std::str::from_utf8(bytes).map_err(|_| PayloadError::NotUtf8)?;
-        // UTF-16 without its mark is valid UTF-8 full of NUL; as a plain message it would show its credentials.
+        let raw = std::str::from_utf8(bytes).map_err(|_| PayloadError::NotUtf8)?.trim_start_matches('\u{feff}');
         if raw.contains('\0') {
-            return Err(PayloadError::NotUtf8);
+            return Err(PayloadError::Nul);
         }
-        match json(raw) {
-            // The answer to what is demoted needs the turn's token all the same.
-            Ok(value) => Ok(structured(&value).unwrap_or_else(|| Self {
-                ipc_token: value.get("ipcToken").and_then(Value::as_str).map(Secret::new),
-                ..Self::plain(raw)
-            })),
-            Err(error) if raw.trim_start().starts_with('{') && raw.contains("\"message\"") => {
-                Err(PayloadError::Damaged { line: error.line(), column: error.column() })
-            }
-            Err(_) => Ok(Self::plain(raw)),
+        let error = match json(raw) {
+            Ok(value) => match structured(&value, false) {
+                Some(payload) => return Ok(payload),
+                None if attempt::is_meant(raw) => return structured(&value, true).ok_or(PayloadError::NoMessage),
+                None => return Ok(Self::plain(raw)),
+            },
+            Err(error) => error,
+        };
+        if !attempt::is_meant(raw) && !(attempt::document(raw).starts_with('{') && raw.contains("\"message\"")) {
+            return Ok(Self::plain(raw));
         }
-    }
-
-    /// The first thing in an unreadable work item that looks like the turn's token: no other opens the way for saying that
-    /// the item was unreadable (PROTOCOL T21).
-    pub fn guess_token(item: &[u8]) -> Option<Secret> {
-        let key = br#""ipcToken""#;
-        let at = item.windows(key.len()).position(|window| window == key)? + key.len();
-        let rest = item[at..].trim_ascii_start().strip_prefix(b":")?.trim_ascii_start().strip_prefix(b"\"")?;
-        let length = rest.iter().take_while(|byte| byte.is_ascii_graphic() && !b"\"\\".contains(byte)).count();
-        // Whole, or it opens nothing.
-        let token = rest.get(length).filter(|byte| **byte == b'"').and(std::str::from_utf8(&rest[..length]).ok())?;
-        Some(token).filter(|token| !token.is_empty()).map(Secret::new)
+        // The parser has no kind for it.
+        match error.to_string().starts_with("recursion limit") {
+            true => Err(PayloadError::TooDeep),
+            false => Err(PayloadError::Damaged { line: error.line(), column: error.column() }),
+        }
     }
 
     /// A plain message with every default.
@@ -240,19 +240,22 @@ impl Payload {
     }
 }
 
-/// Reads JSON as a JavaScript reader would: lone surrogates become U+FFFD.
+/// Reads JSON as a JavaScript reader would: lone surrogates become U+FFFD. Blanks and byte order marks may stand before it.
 pub(crate) fn json(text: &str) -> serde_json::Result<Value> {
+    let text = attempt::document(text);
     serde_json::from_str(text).or_else(|_| serde_json::from_str(&surrogates::repair(text)))
 }
 
-fn structured(value: &Value) -> Option<Payload> {
+/// `None` when it is none by the rule. A `null` among the turns demotes the whole, or is left out of it.
+fn structured(value: &Value, leave_out: bool) -> Option<Payload> {
     let mut fields = Fields { object: value.as_object()?, ignored: Vec::new() };
     let message = match fields.object.get("message")? {
         message @ (Value::String(_) | Value::Array(_)) => content(message),
         _ => return None,
     };
     let history = match fields.array("history") {
-        Some(turns) => turns.iter().map(history_turn).collect::<Option<Vec<_>>>()?,
+        Some(turns) if !leave_out && turns.iter().any(Value::is_null) => return None,
+        Some(turns) => turns.iter().filter(|turn| !turn.is_null()).map(history_turn).collect(),
         None => Vec::new(),
     };
     Some(Payload {
@@ -367,18 +370,14 @@ fn lenient(block: &Value) -> Value {
         .into()
 }
 
-/// `None` for anything but an object: such a turn demotes the whole payload to plain text (PROTOCOL §2.1).
-fn history_turn(turn: &Value) -> Option<HistoryTurn> {
-    // A JavaScript reader throws on null only; reading a field of a number or a string gives "undefined".
-    if turn.is_null() {
-        return None;
-    }
+/// As a JavaScript reader takes it: reading a field of a number or a string gives "undefined".
+fn history_turn(turn: &Value) -> HistoryTurn {
     let get = |key: &str| turn.as_object().and_then(|object| object.get(key));
-    Some(HistoryTurn {
+    HistoryTurn {
         role: get("role").and_then(Value::as_str).unwrap_or_default().to_owned(),
         content: get("content").map_or_else(|| Content::Text("undefined".to_owned()), content),
         sender: get("sender").and_then(Value::as_str).map(str::to_owned),
-    })
+    }
 }
 
 fn identity(object: &Map<String, Value>) -> Identity {
