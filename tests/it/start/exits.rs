@@ -142,6 +142,35 @@ fn i11_a_closed_stdout_ends_cleanly() {
 }
 
 #[test]
+fn i11_an_answer_that_cannot_be_written_is_no_success() {
+    for (script, word, asked) in [
+        ("exec \"$0\" \"$@\" >&-", "closed", 0),
+        ("exec \"$0\" \"$@\" 1</dev/null", "closed", 0),
+        ("exec \"$0\" \"$@\" 1<.", "closed", 0),
+        ("exec \"$0\" \"$@\" >/dev/full", "No space left", 1),
+        ("ulimit -f 0; exec \"$0\" \"$@\" >file", "too large", 1),
+    ] {
+        let host = host();
+        let through = |script: &str| host.runner("/bin/bash").arguments(["-c", script, BIN]).deadline(LIMIT);
+        let output = through(script).payload(&host.payload("go")).run();
+        ends(&output, 1, "EPIPE", Judgement::Retries);
+        assert!(output.stderr.to_lowercase().contains(&word.to_lowercase()), "{script}: {}", output.stderr);
+        assert_eq!(host.count("llm_call"), asked, "{script}");
+        // With nobody to tell.
+        let output = through(&format!("{script} 2>&-")).payload(&host.payload("go")).run();
+        assert_eq!((output.code, output.text().as_str()), (Some(1), ""), "{script}");
+        // Nothing to write is written.
+        let output = through(script).stdin(" ").run();
+        assert_eq!(output.code, Some(0), "{script}: {}", output.stderr);
+    }
+    // An answer that is an action needs no stdout.
+    let host = FakeHost::listen(Script::text("done")).start();
+    let closed = host.runner("/bin/bash").arguments(["-c", "exec \"$0\" \"$@\" >&-", BIN]).deadline(LIMIT);
+    let output = closed.payload(&host.payload("go")).run();
+    assert_eq!((output.code, host.answer().as_deref()), (Some(0), Some("done")), "{}", output.stderr);
+}
+
+#[test]
 fn a_signal_ends_it_at_any_stage() {
     let signals = [(Signal::SIGTERM, 143), (Signal::SIGINT, 130), (Signal::SIGHUP, 129), (Signal::SIGQUIT, 131)];
     for (signal, code) in signals {
