@@ -78,7 +78,7 @@ impl Desk {
                 }
                 Asked::Unreached(_) => {}
                 Asked::Busy { wait, .. } if busy < limits::WORK_BUSY_RETRIES => {
-                    pause = wait.unwrap_or(limits::HTTP_BUSY_PAUSE * 2u32.pow(busy));
+                    pause = tcp::pause(wait, busy);
                     busy += 1;
                 }
                 Asked::Busy { status, .. } | Asked::Refused(status) => {

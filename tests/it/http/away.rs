@@ -119,6 +119,9 @@ fn patience_is_asked_for_in_seconds_and_has_an_end() {
     });
     assert!(answer(&host, &output).contains("HTTP 429"));
     assert_eq!(relay.written("llm_call"), 1);
+    let told = output.stderr.lines().find(|line| line.contains("host_busy")).expect("nothing in the log");
+    let told: serde_json::Value = serde_json::from_str(told).unwrap();
+    assert_eq!((told["ms"].as_u64(), told["asked_seconds"].as_u64()), (Some(30_000), Some(999_999_999_999)));
 }
 
 #[test]
