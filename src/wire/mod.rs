@@ -7,6 +7,7 @@ pub mod check;
 mod frame;
 mod payload;
 mod reply;
+mod structured;
 pub(crate) mod surrogates;
 mod tool;
 

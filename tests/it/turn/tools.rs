@@ -26,12 +26,11 @@ fn b9_every_turn_with_an_action_for_an_answer_has_exactly_one() {
         }
         // A fatal error is an answer too.
         let host = FakeHost::builder(transport, Script::text("hello")).start();
-        // Where the runner listens, it names nobody: the one connection says whose it is.
-        host.forgive();
         let output = runner(&host).arguments(["--agent", "nobody"]).run();
         assert_eq!(output.code, Some(1), "{}", output.stderr);
         assert_eq!(host.answers().len(), 1, "{transport:?}");
         assert!(host.answer().unwrap().contains("unknown agent"), "{:?}", host.answer());
+        assert!(host.answers()[0].request_id.is_some(), "{transport:?}: nobody is named");
     }
     let host = FakeHost::listen(Script::text("hello")).start();
     let output = host.runner(crate::support::BIN).stdin("{\"message\":\"m\",\"ipcToken\":\"hunter2\"").run();
