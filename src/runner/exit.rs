@@ -32,6 +32,9 @@ pub enum Fatal {
     /// A setting the runner cannot do without.
     #[error("validation failed: {0} is not set")]
     MissingArgument(&'static str),
+    /// `AX_HOST_URL` names no host.
+    #[error("validation failed: AX_HOST_URL is not a URL like http://host or https://host:port")]
+    HostUrl,
     /// `--agent` names nothing known.
     #[error("validation failed: unknown agent \"{}\"; use pi-coding-agent or claude-code", escaped(.0))]
     UnknownAgent(String),

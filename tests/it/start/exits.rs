@@ -32,6 +32,9 @@ fn b1_a_bad_launch_is_final() {
     let host = host();
     let http = || started(&host).env("AX_HOST_URL", "http://127.0.0.1:1").env("AX_WORKSPACE", "");
     ends(&http().run(), 1, "AX_WORKSPACE", Judgement::GivesUp);
+    for url in ["http://", "127.0.0.1:80", "ftp://127.0.0.1"] {
+        ends(&started(&host).env("AX_HOST_URL", url).run(), 1, "AX_HOST_URL", Judgement::GivesUp);
+    }
     for agent in ["nobody", "", "--verbose", "401 \u{1f600}\n"] {
         let output = started(&host).arguments(["/opt/ax/dist/agent/runner.js", "--agent", agent]).run();
         match agent {

@@ -45,6 +45,28 @@ fn b9_every_turn_with_an_action_for_an_answer_has_exactly_one() {
 }
 
 #[test]
+fn what_is_no_download_says_so() {
+    let write = |path: &str| json!({"name": "write_file", "args": {"path": path, "content": "old"}, "id": path.replace('/', "_")});
+    let edit = json!({"name": "edit_file", "args": {"path": "artifacts/a", "old_string": "old", "new_string": "new"}, "id": "edit"});
+    let host = FakeHost::socket(tools_then_done(json!([
+        write("artifacts/a"),
+        write("artifacts//b"),
+        write("artifacts2/c"),
+        write("src/artifacts/d"),
+        write("./artifacts/e"),
+        write("x/../artifacts/f"),
+        edit
+    ])))
+    .start();
+    assert_eq!(runner(&host).run().text(), "done");
+    // The host goes by how the path is spelled (PROTOCOL §8.1), and by what was written.
+    let noted: Vec<String> =
+        results(&host).into_iter().filter(|(_, text)| text.contains("\"note\"")).map(|(id, _)| id).collect();
+    assert_eq!(noted, ["__artifacts_e", "edit", "x____artifacts_f"]);
+    assert!(results(&host)["__artifacts_e"].contains("with the path artifacts/e,"), "{:?}", results(&host));
+}
+
+#[test]
 fn b12_b21_a_large_result_is_cut_for_the_model_and_for_the_report() {
     let commands = [
         "head -c 700000 /dev/zero | tr '\\0' x",
