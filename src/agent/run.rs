@@ -96,7 +96,7 @@ pub async fn run(
         if round.calls.is_empty() {
             if round.cut {
                 // Whoever reads half an answer must not take it for a whole one.
-                ended.add(&format!("[The answer was cut at its limit of {} tokens.]", brief.max_tokens), say);
+                ended.add(&format!("[The reply was cut at its limit of {} tokens.]", brief.max_tokens), say);
             }
             return ended;
         }

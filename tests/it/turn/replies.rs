@@ -109,7 +109,7 @@ fn l04_a_reply_at_its_token_limit_runs_no_cut_call() {
 
 #[test]
 fn l04_an_answer_that_was_cut_says_so() {
-    let note = "[The answer was cut at its limit of 8192 tokens.]";
+    let note = "[The reply was cut at its limit of 8192 tokens.]";
     for (text, tokens, wanted) in [
         ("half an", 8192, format!("half an\n\n{note}")),
         ("half an", 9000, format!("half an\n\n{note}")),
