@@ -90,11 +90,9 @@ impl Gate {
         let verdict: Verdict =
             reply.read().map_err(|_| Refusal::Rejected("its answer could not be understood".to_owned()))?;
         match (verdict.ok, verdict.approved) {
-            (Some(Value::Bool(true)), Some(Value::Bool(true))) if verdict.error.is_some() => {
-                Err(Refusal::Rejected(verdict.error.unwrap_or_default()))
-            }
             (Some(Value::Bool(true)), Some(Value::Bool(true))) => match changed(&call.approve(), &verdict.other) {
-                None => Ok(Approved(call)),
+                // A yes with an error is no yes.
+                None => verdict.error.map_or(Ok(Approved(call)), |error| Err(Refusal::Rejected(error))),
                 Some(field) => Err(Refusal::Rejected(format!("its answer has another {field} than this call"))),
             },
             // A refused question carries no verdict; saying "denied" would teach the model the wrong lesson.

@@ -10,7 +10,7 @@ use super::{answer, intake};
 use crate::limits;
 use crate::link::{CallContext, Host, HostLink, SocketLink};
 use crate::log;
-use crate::wire::{Action, Meta, Payload};
+use crate::wire::{Action, Payload};
 use serde::Deserialize;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
@@ -30,10 +30,7 @@ pub(super) async fn run(config: Config, path: &Path, stop: &Stop) -> Result<(), 
         return Ok(());
     };
     let link: Arc<dyn HostLink> = Arc::new(SocketLink::accepted(link, config.llm_timeout));
-    let meta = match &payload {
-        Ok(payload) => payload.meta(),
-        Err(_) => Meta { request_id: config.request_id.clone(), ..Meta::default() },
-    };
+    let meta = payload.as_ref().map(Payload::meta).unwrap_or_default();
     let context = CallContext { meta, token: None };
     let host = Host::new(link.clone(), context, stop.token().child_token());
     let idle_limit = config.max_idle_polls;

@@ -139,8 +139,6 @@ fn i16_what_was_meant_as_a_payload_is_no_message() {
         for item in damaged(&payload.to_string()).into_iter().step_by(step) {
             let shown = String::from_utf8_lossy(&item[..40]).into_owned();
             let host = FakeHost::builder(transport, Script::text("done")).start();
-            // The answer to what cannot be read names nobody.
-            host.forgive();
             let runner = start(&host);
             let output = match transport {
                 Transport::Http => {
