@@ -15,28 +15,42 @@ pub(crate) fn document(text: &str) -> &str {
     text.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}')
 }
 
-/// Was it meant as a payload? A secret's name in quotes and a colon, anywhere in it; or what begins like an object and has one
-/// of the host's names in it, however written. A text in words may well speak of either.
+/// Was it meant as a payload? A secret's name in quotes, or first in its line, and a colon, anywhere in it; or what begins
+/// like an object and has one of the host's names in it, however written. A text in words may well speak of either.
 pub(super) fn is_meant(text: &str) -> bool {
     let plain = plainly(text);
     let key =
-        |name: &&str, quoted: bool| plain.match_indices(*name).any(|(at, _)| is_key(&plain, at, name.len(), quoted));
+        |name: &&str, apart: bool| plain.match_indices(*name).any(|(at, _)| is_key(&plain, at, name.len(), apart));
     SECRET.iter().any(|name| key(name, true))
         || begins_like_an_object(text) && SECRET.iter().chain(&HOSTS).any(|name| key(name, false))
 }
 
-/// In small letters and without the joints of a name: `ipc_token` and `IPCToken` are one.
+/// In small letters, with quotes and colons for their other spellings, and without the joints of a name: `ipc_token` and
+/// `IPCToken` are one.
 fn plainly(text: &str) -> String {
-    text.chars().filter(|c| !"_-\\".contains(*c)).map(|c| c.to_ascii_lowercase()).collect()
+    const SPELLED: [(&str, &str); 6] =
+        [("&quot;", "\""), ("&#34;", "\""), ("\\u0022", "\""), ("\\x22", "\""), ("%22", "\""), ("%3a", ":")];
+    let mut text = text.to_ascii_lowercase();
+    for (spelling, sign) in SPELLED {
+        if text.contains(spelling) {
+            text = text.replace(spelling, sign);
+        }
+    }
+    text.retain(|c| !"_-\\".contains(c));
+    text
 }
 
-/// Does a name stand at this place, and a colon after it?
-fn is_key(text: &str, at: usize, length: usize, quoted: bool) -> bool {
-    let quote = |c: char| "\"'`\u{2018}\u{2019}\u{201c}\u{201d}".contains(c);
+/// Does a name stand at this place, set apart if need be, and a colon after it?
+fn is_key(text: &str, at: usize, length: usize, apart: bool) -> bool {
+    let quote = |c: char| "\"'\u{2018}\u{2019}\u{201c}\u{201d}".contains(c);
     let (before, after) = (&text[..at], &text[at + length..]);
     let alone = !before.ends_with(char::is_alphanumeric);
-    let inside = before.ends_with(quote) && after.starts_with(quote);
-    alone && (inside || !quoted) && after.trim_start_matches(|c: char| quote(c) || c.is_whitespace()).starts_with(':')
+    let line = before.trim_end_matches([' ', '\t']);
+    let first = line.is_empty() || line.ends_with('\n');
+    let quoted = before.ends_with(quote) && after.starts_with(quote);
+    alone
+        && (first || quoted || !apart)
+        && after.trim_start_matches(|c: char| quote(c) || c.is_whitespace()).starts_with(':')
 }
 
 /// Is the first thing in it a brace? Comments, brackets, quotes, control characters and the like may stand before it.

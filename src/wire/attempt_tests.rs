@@ -41,6 +41,22 @@ fn damaged() -> Vec<(&'static str, Vec<u8>)> {
         ("quotes", serde_json::to_vec(&whole).unwrap()),
         ("quotes twice", serde_json::to_vec(&serde_json::to_string(&whole).unwrap()).unwrap()),
         ("escaped quotes", swap("\"", "\\\"")),
+        ("quotes of HTML", swap("\"", "&quot;")),
+        ("quotes of HTML in numbers", swap("\"", "&#34;")),
+        ("quotes of JavaScript", swap("\"", "\\u0022")),
+        ("quotes of a shell", swap("\"", "\\x22")),
+        (
+            "a form",
+            swap("\"", "%22")
+                .iter()
+                .flat_map(|byte| match byte {
+                    b':' => b"%3A".to_vec(),
+                    b'{' => b"%7B".to_vec(),
+                    other => vec![*other],
+                })
+                .collect(),
+        ),
+        ("YAML", format!("message: hello\nipcToken: {TOKEN}\n").into_bytes()),
         ("single quotes", swap("\"", "'")),
         ("typographic quotes", swap("\"", "\u{201d}")),
         ("names without quotes", swap("\"ipcToken\"", "ipcToken")),
@@ -89,6 +105,7 @@ fn words_about_a_payload_are_words() {
     for text in [
         "what is an ipcToken: a secret?",
         "Is \"ipcToken\" secret?",
+        "In the docs: `ipcToken`: the turn's token.",
         "{ipcToken} is a placeholder",
         "rename credentialEnv: use env",
         "Set \"taintRatio\": 0.5 in the fixture",

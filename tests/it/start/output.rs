@@ -83,6 +83,7 @@ fn i11_a_pipe_that_does_not_block_gets_everything() {
     let script = format!("exec \"$0\" \"$@\" >&{}", writer.as_raw_fd());
     let bash = host.runner("/bin/bash").arguments(["-c", &script, BIN]).payload(&host.payload("go")).deadline(LIMIT);
     let running = bash.spawn().unwrap();
+    drop(writer);
     assert!(host.wait_request("llm_call", 1, LIMIT).is_some());
     let mut read = vec![0; text.len()];
     std::fs::File::from(reader).read_exact(&mut read).unwrap();
