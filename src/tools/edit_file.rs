@@ -94,14 +94,21 @@ struct Edited {
     edited: bool,
     path: String,
     replacements: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'static str>,
 }
+
+/// The host took its copy when the file was written.
+const STALE: &str = "A download offered to the user before still has the old content: write the whole file with write_file \
+                     to replace it.";
 
 /// Edits.
 pub fn run(call: Approved<Call>, workspace: &Workspace) -> Finished {
     let call = call.into_inner();
     match edit(&call, workspace) {
         Ok(replacements) => {
-            let edited = Edited { edited: true, path: call.path.to_string(), replacements };
+            let note = call.path.artifact().map(|_| STALE);
+            let edited = Edited { edited: true, path: call.path.to_string(), replacements, note };
             done(Operation::Edit, &call.path, &edited)
         }
         Err(error) => failed(Operation::Edit, &call.path, &error),

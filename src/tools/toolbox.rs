@@ -213,8 +213,10 @@ impl Toolbox {
 
     async fn call(&self, forward: Forward) -> Presented {
         let action = forward.name();
-        match self.turn.host.call(&Action::Forward(forward)).await {
-            Err(error) => forward::present_error(&error),
+        let call = Action::Forward(forward);
+        let reads = call.repeatable();
+        match self.turn.host.call(&call).await {
+            Err(error) => forward::present_error(&error, reads),
             Ok(reply) => match forward::present(action, &reply, self.spill_threshold) {
                 Outcome::Text(presented) => presented,
                 Outcome::Spill(spill) => self.spill(spill).await,

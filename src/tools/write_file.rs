@@ -71,6 +71,14 @@ struct Written {
     path: String,
     bytes: usize,
     created: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+}
+
+/// The host goes by the path's beginning.
+fn note(path: &RelPath) -> Option<String> {
+    let path = path.artifact().is_some_and(|known| !known).then(|| path.as_path().display())?;
+    Some(format!("Not offered to the user as a download: for that write it with the path {path}, spelled exactly so."))
 }
 
 /// Writes.
@@ -82,7 +90,8 @@ pub fn run(call: Approved<Call>, workspace: &Workspace) -> Finished {
     });
     match result {
         Ok(created) => {
-            let written = Written { written: true, path: path.to_string(), bytes: content.len(), created };
+            let written =
+                Written { written: true, path: path.to_string(), bytes: content.len(), created, note: note(&path) };
             done(Operation::Write, &path, &written)
         }
         Err(error) => failed(Operation::Write, &path, &format!("Error writing file: {error}")),
