@@ -1,5 +1,7 @@
 //! `grep` and `glob`, attacked through the library.
 
+mod ignored;
+
 use crate::files::approved;
 use ax_runner::tools::{Finished, arguments, glob, grep};
 use ax_runner::workspace::Workspace;
