@@ -13,7 +13,7 @@ use crate::workspace::walk::{Select, Stop, walk};
 use crate::workspace::{FileError, RelPath, Workspace};
 use crate::{limits, text};
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
-use regex_syntax::hir::Look;
+use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, Hir, HirKind, Look};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::os::unix::ffi::OsStrExt;
@@ -129,6 +129,15 @@ impl Call {
 
 /// Compiles the pattern; the error says where it is wrong.
 fn matcher(pattern: &str, ignore_case: bool, literal: bool) -> Result<RegexMatcher, String> {
+    let broken = || {
+        format!(
+            "{TOOL}: bad pattern: a pattern matches within one line, so it cannot contain a line break (\\n or \\r); `$` \
+             matches before LF and CRLF alike, so leave \\r? out, and use bash to find carriage returns"
+        )
+    };
+    if literal && pattern.contains(['\n', '\r']) {
+        return Err(broken());
+    }
     if !literal {
         // Asked first, since the matcher wraps the pattern before it reads it and would point into the wrapping.
         let parsed = regex_syntax::ParserBuilder::new().multi_line(true).utf8(false).build().parse(pattern);
@@ -137,6 +146,9 @@ fn matcher(pattern: &str, ignore_case: bool, literal: bool) -> Result<RegexMatch
             let advice = "escape special characters with a backslash, or set literal to search for plain text";
             format!("{TOOL}: bad pattern at character {at}: {fault}; {advice}")
         })?;
+        if breaks_lines(&parsed) {
+            return Err(broken());
+        }
         // The searcher hands over lines with or without their end, whole files or parts of them: these would match by chance.
         let anchors = parsed.properties().look_set();
         if anchors.contains(Look::Start) || anchors.contains(Look::End) {
@@ -150,20 +162,30 @@ fn matcher(pattern: &str, ignore_case: bool, literal: bool) -> Result<RegexMatch
             .case_insensitive(ignore_case)
             .fixed_strings(literal)
             .multi_line(true)
-            .crlf(true)
+            .line_terminator(Some(b'\n'))
             .size_limit(limits::GREP_REGEX_MAX_BYTES)
             .dfa_size_limit(limits::GREP_REGEX_MAX_BYTES)
             .build(pattern)
     };
     // The matcher puts the pattern in brackets; with (?x) a comment at its end would swallow the closing one.
     let built = build(pattern).or_else(|error| build(&format!("{pattern}\n")).map_err(|_| error));
-    built.map_err(|error| match super::one_line(&error.to_string()) {
-        banned if banned.contains("is not allowed in a regex") => format!(
-            "{TOOL}: bad pattern: a pattern matches within one line, so it cannot contain a line break (\\n or \\r); `$` \
-             matches before LF and CRLF alike, so leave \\r? out, and use bash to find carriage returns"
-        ),
-        fault => format!("{TOOL}: bad pattern: {fault}"),
-    })
+    built.map_err(|error| format!("{TOOL}: bad pattern: {}", super::one_line(&error.to_string())))
+}
+
+/// Can a part of it match nothing but line breaks, which no line has?
+fn breaks_lines(pattern: &Hir) -> bool {
+    match pattern.kind() {
+        HirKind::Literal(literal) => literal.0.contains(&b'\n') || literal.0.contains(&b'\r'),
+        // One of a single character is a literal.
+        HirKind::Class(class) => {
+            let both = ['\n', '\r'].map(|c| ClassUnicodeRange::new(c, c));
+            *class == Class::Unicode(ClassUnicode::new(both))
+        }
+        HirKind::Repetition(part) => breaks_lines(&part.sub),
+        HirKind::Capture(part) => breaks_lines(&part.sub),
+        HirKind::Concat(parts) | HirKind::Alternation(parts) => parts.iter().any(breaks_lines),
+        HirKind::Empty | HirKind::Look(_) => false,
+    }
 }
 
 /// Where a pattern is wrong, counted from 1, and why.

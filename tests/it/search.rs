@@ -255,14 +255,36 @@ fn text_that_is_not_quite_text_is_searched_or_named() {
     place.write("utf16be", &utf16be);
     place.write("bom", b"\xef\xbb\xbffoo bom\n");
     place.write("early-nul", b"foo\0\n");
+    let utf32: Vec<u8> = "\u{feff}foo\n".chars().flat_map(|c| u32::from(c).to_le_bytes()).collect();
+    place.write("utf32", &utf32);
     place.write("a.gz", &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 0x4b, 0xcb, 0xcf, 7, 0]);
     let found = place.grep(json!({"pattern": "foo"}));
     let wanted = "bom:1:foo bom\ncrlf:1:foo\nlate-nul:902:foo here\nlatin1:1:caf\u{fffd} foo\nutf16:2:foo 16\nutf16be:1:foo be\n";
     assert_eq!(found["matches"], wanted);
-    assert!(found["note"].as_str().unwrap().contains("2 binary files were not searched (a.gz, early-nul)"), "{found}");
+    assert!(
+        found["note"].as_str().unwrap().contains("3 binary files were not searched (a.gz, early-nul, utf32)"),
+        "{found}"
+    );
     assert_eq!(place.matches("foo$"), "crlf:1:foo\nlatin1:1:caf\u{fffd} foo\n");
     assert_eq!(place.matches("^bar$"), "crlf:2:bar\n");
     assert_eq!(place.matches("^foo bom"), "bom:1:foo bom\n");
+}
+
+#[test]
+fn a_lone_cr_ends_no_line() {
+    let place = Place::new(&[("f", "foo\rbar\r\nfoo\r\n\rfoo\nfoo\r\r\nfoo")]);
+    let utf16: Vec<u8> = "\u{feff}foo\rbar\r\nfoo\r\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    place.write("g", &utf16);
+    for (pattern, wanted) in [
+        ("^foo$", "f:2:foo\nf:5:foo\ng:2:foo\n"),
+        ("foo$", "f:2:foo\nf:3:\u{240d}foo\nf:5:foo\ng:2:foo\n"),
+        ("^bar|^$|^.foo|.foo$", "f:3:\u{240d}foo\n"),
+        ("foo.bar", "f:1:foo\u{240d}bar\ng:1:foo\u{240d}bar\n"),
+        ("foo\\s+$", "f:4:foo\u{240d}\n"),
+        ("^[^b]*$", "f:2:foo\nf:3:\u{240d}foo\nf:4:foo\u{240d}\nf:5:foo\ng:2:foo\n"),
+    ] {
+        assert_eq!(place.matches(pattern), wanted, "{pattern}");
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@ pub(super) mod content;
 pub(super) mod note;
 pub(crate) mod pattern;
 pub(super) mod preview;
+mod source;
 
 use super::file_result::confined;
 use crate::limits;
