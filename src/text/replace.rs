@@ -61,6 +61,8 @@ pub enum NoEdit {
     },
 }
 
+const BOM: &[u8] = b"\xef\xbb\xbf";
+
 /// Lines named in a message.
 const LINES_SHOWN: usize = 10;
 
@@ -196,8 +198,11 @@ impl<'a> Insert<'a> {
     }
 
     fn write(&self, file: &[u8], span: Range<usize>, breaks: &mut Breaks<'_>, out: &mut Vec<u8>) {
+        // Written by a model that sees none, where the file has its own.
+        let doubled = span.start == BOM.len() && file.starts_with(BOM) && self.prefix.is_empty();
+        let new = self.new.strip_prefix(BOM).filter(|_| doubled).unwrap_or(self.new);
         if self.literal {
-            out.extend_from_slice(self.new);
+            out.extend_from_slice(new);
             return;
         }
         let mut before = Vec::new();
@@ -208,7 +213,7 @@ impl<'a> Insert<'a> {
         let mut endings = inside.iter().copied();
         let mut current = inside.first().or(before.last()).copied();
         let mut previous = 0;
-        for &byte in self.new {
+        for &byte in new {
             if byte == b'\n' && previous != b'\r' {
                 current = endings.next().or(current);
                 // The pattern's own line ends decide; without one, the line does.

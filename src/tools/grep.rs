@@ -2,11 +2,11 @@
 //! model's becomes an option (CASES G01).
 
 use super::Finished;
-use super::file_result::{done, failed};
+use super::arguments::whole;
 use super::search::content::{Hits, Line, Outcome, Query, Want};
 use super::search::note::{Notes, shown};
 use super::search::pattern::{All, GIT, OUTSIDE, Pattern};
-use super::search::{Start, max_results, path, start};
+use super::search::{Start, finish, max_results, path, pattern, start};
 use crate::gate::{Approved, Proposal};
 use crate::wire::{Approve, Operation, ToolSpec, check};
 use crate::workspace::walk::{Select, Stop, walk};
@@ -14,10 +14,9 @@ use crate::workspace::{FileError, RelPath, Workspace};
 use crate::{limits, text};
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, Hir, HirKind, Look};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::json;
 use std::os::unix::ffi::OsStrExt;
-use std::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 const TOOL: &str = "grep";
@@ -59,12 +58,18 @@ pub struct Args {
     pattern: String,
     path: Option<String>,
     glob: Option<String>,
-    max_results: Option<u64>,
+    #[serde(default, deserialize_with = "max_results")]
+    max_results: Option<usize>,
     include_line_numbers: Option<bool>,
-    context_lines: Option<u64>,
+    #[serde(default, deserialize_with = "context_lines")]
+    context_lines: Option<usize>,
     ignore_case: Option<bool>,
     literal: Option<bool>,
     output_mode: Option<Mode>,
+}
+
+fn context_lines<'de, D: Deserializer<'de>>(source: D) -> Result<Option<usize>, D::Error> {
+    whole(source, 0..=limits::GREP_CONTEXT_MAX_LINES)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -91,37 +96,18 @@ pub struct Call {
 impl Call {
     /// Refuses patterns that do not compile and paths that leave the workspace.
     pub fn prepare(args: Args, workspace: &Workspace) -> Result<Self, String> {
-        let field =
-            |name, value: &str, max| check::field(name, value, max, "").map_err(|error| format!("{TOOL}: {error}"));
-        field("pattern", &args.pattern, limits::GREP_PATTERN_MAX_UNITS)?;
+        check::field("pattern", &args.pattern, limits::GREP_PATTERN_MAX_UNITS, "")
+            .map_err(|error| format!("{TOOL}: {error}"))?;
         let (given, path) = path(TOOL, args.path, workspace)?;
-        let filter = match &args.glob {
-            Some(glob) => {
-                field("glob", glob, limits::PATH_MAX_UNITS)?;
-                let base = path.as_path().to_str().unwrap_or_default();
-                let filter = Pattern::new(glob, base, workspace.root(), true);
-                Some(filter.map_err(|error| format!("{TOOL}: field `glob`: {error}"))?)
-            }
-            None => None,
-        };
-        let context = args.context_lines.unwrap_or(0);
-        let context = usize::try_from(context)
-            .ok()
-            .filter(|lines| *lines <= limits::GREP_CONTEXT_MAX_LINES)
-            .ok_or_else(|| {
-                format!(
-                    "{TOOL}: field `context_lines` must be an integer from 0 to {}; received {context}",
-                    limits::GREP_CONTEXT_MAX_LINES
-                )
-            })?;
+        let filter = args.glob.map(|glob| pattern((TOOL, "glob"), &glob, &path, workspace, true)).transpose()?;
         Ok(Self {
             given,
             path,
             matcher: matcher(&args.pattern, args.ignore_case.unwrap_or(false), args.literal.unwrap_or(false))?,
             filter,
-            most: max_results(TOOL, args.max_results)?,
+            most: args.max_results.unwrap_or(limits::SEARCH_RESULTS_DEFAULT),
             numbers: args.include_line_numbers.unwrap_or(true),
-            context,
+            context: args.context_lines.unwrap_or(0),
             mode: args.output_mode.unwrap_or(Mode::Content),
         })
     }
@@ -215,11 +201,7 @@ struct Found {
 /// Searches.
 pub fn run(call: Approved<Call>, workspace: &Workspace, cancel: &CancellationToken) -> Finished {
     let call = call.into_inner();
-    let stop = Stop { cancel, deadline: Instant::now() + limits::SEARCH_TIMEOUT };
-    match search(&call, workspace, stop) {
-        Ok(found) => done(Operation::Grep, &call.path, &found),
-        Err(error) => failed(Operation::Grep, &call.path, &format!("Error searching: {error}")),
-    }
+    finish(Operation::Grep, &call.path, cancel, |stop| search(&call, workspace, stop))
 }
 
 fn search(call: &Call, workspace: &Workspace, stop: Stop<'_>) -> Result<Found, FileError> {
@@ -271,6 +253,7 @@ fn render(call: &Call, outcome: Outcome, incomplete: bool, mut notes: Notes) -> 
             break;
         }
     }
+    notes.names(outcome.hits.iter().map(|hits| hits.path.as_slice()));
     if text.full {
         notes.add("The result is cut at its size limit: narrow the pattern or the path");
     }

@@ -185,9 +185,12 @@ impl Page {
             shown += 1;
             if !fits {
                 let part = text::cut_json(&line, left);
+                let bytes = bytes_of(piece, part.len());
                 notes.push(format!(
-                    "line {first} is very long: only its first {} characters are shown; use bash for the rest, e.g. cut -c",
-                    part.chars().count()
+                    "line {first} is very long: only its first {bytes} bytes are shown; use bash for the rest, e.g. \
+                     sed -n {first}p FILE | cut -b {}-{}",
+                    bytes + 1,
+                    bytes + limits::READ_MAX_BYTES / 4
                 ));
                 content.push_str(part);
                 break;
@@ -220,4 +223,17 @@ impl Page {
             None
         }
     }
+}
+
+/// How many bytes of the file the first `shown` bytes of its decoded text stand for.
+fn bytes_of(raw: &[u8], shown: usize) -> usize {
+    let (mut bytes, mut left) = (0, shown);
+    for chunk in raw.utf8_chunks() {
+        if left <= chunk.valid().len() {
+            return bytes + left;
+        }
+        bytes += chunk.valid().len() + chunk.invalid().len();
+        left = left.saturating_sub(chunk.valid().len() + char::REPLACEMENT_CHARACTER.len_utf8());
+    }
+    bytes
 }

@@ -83,7 +83,7 @@ pub enum FileError {
         kind: Kind,
     },
     /// A directory's spelling where a file is wanted.
-    #[error("{path}: the path ends with a slash and so names a directory; remove the slash to name a file")]
+    #[error("{path}: the path ends with a slash (or /.) and so names a directory; remove the slash to name a file")]
     TrailingSlash {
         /// As the caller wrote it.
         path: String,

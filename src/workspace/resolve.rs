@@ -20,6 +20,8 @@ pub struct Located {
     pub name: OsString,
     /// The way there without links, relative to the root.
     pub path: PathBuf,
+    /// The links that stood where a file would, in the same way.
+    pub links: Vec<PathBuf>,
 }
 
 /// What to do about missing directories on the way.
@@ -39,17 +41,19 @@ pub(super) enum Place {
 /// Follows links in every component, the last included.
 pub(super) fn leaf(root: &Dir, path: &RelPath, parents: Parents) -> Result<Place, FileError> {
     let mut walk = Walk::new(root, path, parents);
+    let mut links = Vec::new();
     while let Some(name) = walk.todo.pop() {
         if name == ".." {
             walk.up()?;
         } else if walk.todo.is_empty() {
             let dir = walk.here()?;
+            let here = walk.names.iter().collect::<PathBuf>().join(&name);
             match dir.read_link(&name) {
-                Ok(target) => walk.splice(&name, &target)?,
-                Err(Errno::EINVAL | Errno::ENOENT) => {
-                    let path = walk.names.iter().collect::<PathBuf>().join(&name);
-                    return Ok(Place::Name(Located { dir, name, path }));
+                Ok(target) => {
+                    walk.splice(&name, &target)?;
+                    links.push(here);
                 }
+                Err(Errno::EINVAL | Errno::ENOENT) => return Ok(Place::Name(Located { dir, name, path: here, links })),
                 Err(errno) => return Err(FileError::os(path, errno)),
             }
         } else {

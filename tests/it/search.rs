@@ -405,10 +405,12 @@ fn what_is_wrong_with_a_call_is_said_before_anyone_is_asked() {
         (json!({"pattern": "a".repeat(10_001)}), "10001 characters; the limit is 10000"),
         (json!({"pattern": "a", "glob": "["}), "field `glob`: bad glob pattern"),
         (json!({"pattern": "a", "path": "a\0"}), "NUL"),
-        (json!({"pattern": "a", "max_results": 0}), "max_results"),
+        (json!({"pattern": "a", "max_results": 0}), "field `max_results` must be a whole number from 1 to 10000"),
         (json!({"pattern": "a", "max_results": 10_001}), "from 1 to 10000; received 10001"),
+        (json!({"pattern": "a", "max_results": "3"}), "from 1 to 10000; received \"3\""),
+        (json!({"pattern": "a", "max_results": 1e300}), "from 1 to 10000; received 1e+300"),
         (json!({"pattern": "a", "context_lines": 21}), "from 0 to 20; received 21"),
-        (json!({"pattern": "a", "context_lines": -1}), "context_lines"),
+        (json!({"pattern": "a", "context_lines": -1}), "from 0 to 20; received -1"),
         (
             json!({"pattern": "a", "output_mode": "x"}),
             "field `output_mode` must be one of \"content\", \"files\", \"count\"; received \"x\"",
@@ -448,6 +450,9 @@ fn odd_names_are_found_under_their_own_name() {
     assert_eq!(files.len(), names.len() + 1);
     assert!(names.iter().all(|name| files.iter().any(|file| file == name)), "{files:?}");
     assert!(files.contains(&"bad\u{fffd}".to_owned()));
+    for found in [place.glob(json!({"pattern": "bad*"})), place.grep(json!({"pattern": "hit"}))] {
+        assert!(found["note"].as_str().is_some_and(|note| note.contains("a byte that is not UTF-8")), "{found}");
+    }
     let found = place.matches("hit");
     assert_eq!(found.lines().count(), names.len() + 1);
     assert!(found.contains("new\\nline:1:hit\n"));
