@@ -100,6 +100,11 @@ impl ChildEnv {
         self.variables.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()))
     }
 
+    /// The bytes each variable takes in it, name and value.
+    pub(super) fn sizes(&self) -> impl Iterator<Item = (&OsStr, usize)> {
+        self.variables().map(|(name, value)| (name, name.len() + "=".len() + value.len()))
+    }
+
     /// The block for `execve`.
     #[cfg(target_os = "linux")]
     pub(super) fn block(&self) -> Vec<CString> {
