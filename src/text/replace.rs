@@ -217,7 +217,7 @@ impl<'a> Insert<'a> {
             if byte == b'\n' && previous != b'\r' {
                 current = endings.next().or(current);
                 // The pattern's own line ends decide; without one, the line does.
-                if *current.get_or_insert_with(|| breaks.crlf_near(span.end)) {
+                if *current.get_or_insert_with(|| breaks.crlf_near(rest)) {
                     out.push(b'\r');
                 }
             }
