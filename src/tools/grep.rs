@@ -86,6 +86,7 @@ pub struct Call {
     given: String,
     path: RelPath,
     matcher: RegexMatcher,
+    ascii: bool,
     filter: Option<Pattern>,
     most: usize,
     numbers: bool,
@@ -103,6 +104,7 @@ impl Call {
         Ok(Self {
             given,
             path,
+            ascii: args.pattern.is_ascii(),
             matcher: matcher(&args.pattern, args.ignore_case.unwrap_or(false), args.literal.unwrap_or(false))?,
             filter,
             most: args.max_results.unwrap_or(limits::SEARCH_RESULTS_DEFAULT),
@@ -212,7 +214,8 @@ fn search(call: &Call, workspace: &Workspace, stop: Stop<'_>) -> Result<Found, F
         Mode::Count => Want::Counts,
     };
     // One more than is shown, to know whether there are more.
-    let query = Query { matcher: &call.matcher, want, context: call.context, most: call.most + 1, stop };
+    let (matcher, most) = (&call.matcher, call.most + 1);
+    let query = Query { matcher, want, context: call.context, most, foreign: !call.ascii, stop };
     let mut full = false;
     let mut stopped = false;
     let outcome = match start(workspace, &call.path)? {
@@ -240,6 +243,7 @@ fn search(call: &Call, workspace: &Workspace, stop: Stop<'_>) -> Result<Found, F
     }
     notes.sample("binary files were not searched", &outcome.binary, "");
     notes.sample("files have a line too long to search and were searched up to it", &outcome.long, "");
+    notes.sample("files are not UTF-8 and were searched for ASCII text only", &outcome.foreign, "");
     notes.sample("files could not be read", &outcome.unreadable, "");
     Ok(render(call, outcome, full || stopped, notes))
 }

@@ -265,6 +265,9 @@ fn text_that_is_not_quite_text_is_searched_or_named() {
         found["note"].as_str().unwrap().contains("3 binary files were not searched (a.gz, early-nul, utf32)"),
         "{found}"
     );
+    let found = place.grep(json!({"pattern": "é foo"}));
+    let note = "1 file is not UTF-8 and was searched for ASCII text only (latin1)";
+    assert!(found["matches"] == "" && found["note"].as_str().unwrap().contains(note), "{found}");
     assert_eq!(place.matches("foo$"), "crlf:1:foo\nlatin1:1:caf\u{fffd} foo\n");
     assert_eq!(place.matches("^bar$"), "crlf:2:bar\n");
     assert_eq!(place.matches("^foo bom"), "bom:1:foo bom\n");

@@ -60,6 +60,8 @@ pub(in crate::tools) struct Outcome {
     pub(in crate::tools) binary: Sample,
     /// Files searched only up to a line too long.
     pub(in crate::tools) long: Sample,
+    /// Files that are not UTF-8, with [`Query::foreign`].
+    pub(in crate::tools) foreign: Sample,
     /// Files that could not be read.
     pub(in crate::tools) unreadable: Sample,
     /// It was stopped before the end.
@@ -73,6 +75,8 @@ pub(in crate::tools) struct Query<'a> {
     pub(in crate::tools) context: usize,
     /// Results to find: lines, or files with the other wants.
     pub(in crate::tools) most: usize,
+    /// The pattern cannot be found in other encodings: say which files have one.
+    pub(in crate::tools) foreign: bool,
     pub(in crate::tools) stop: Stop<'a>,
 }
 
@@ -99,6 +103,7 @@ impl Query<'_> {
         for part in together(|| self.work(base, found, &shared)) {
             outcome.binary.merge(part.binary);
             outcome.long.merge(part.long);
+            outcome.foreign.merge(part.foreign);
             outcome.unreadable.merge(part.unreadable);
         }
         let results = shared.results.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -223,8 +228,14 @@ impl<'a> Worker<'a> {
             matches: 0,
             units: 0,
         };
-        let ended = match Text::open(file, &mut self.head, &mut self.buffer, self.query.stop) {
-            Ok(Some(mut text)) => self.searcher.search_reader(self.query.matcher, &mut text, &mut collect),
+        let ended = match Text::open(file, &mut self.head, &mut self.buffer, self.query.foreign, self.query.stop) {
+            Ok(Some(mut text)) => {
+                let ended = self.searcher.search_reader(self.query.matcher, &mut text, &mut collect);
+                if text.foreign {
+                    outcome.foreign.add(path);
+                }
+                ended
+            }
             Ok(None) => {
                 outcome.binary.add(path);
                 Ok(())

@@ -20,6 +20,9 @@ pub(super) struct Text<'a> {
     end: usize,
     /// A CR whose next byte is still to be read.
     held: bool,
+    /// Some of it is not UTF-8. Known only if `watched`, since looking takes its time.
+    pub(super) foreign: bool,
+    watched: bool,
     stop: Stop<'a>,
 }
 
@@ -29,6 +32,7 @@ impl<'a> Text<'a> {
         mut file: File,
         head: &'a mut [u8],
         buffer: &'a mut [u8],
+        watched: bool,
         stop: Stop<'a>,
     ) -> io::Result<Option<Self>> {
         let read = file.read(head)?;
@@ -39,7 +43,7 @@ impl<'a> Text<'a> {
         }
         let all = head.chain(file);
         let decoded: Box<dyn Read + 'a> = if utf16 { Box::new(DecodeReaderBytes::new(all)) } else { Box::new(all) };
-        Ok(Some(Self { decoded, buffer, start: 0, end: 0, held: false, stop }))
+        Ok(Some(Self { decoded, buffer, start: 0, end: 0, held: false, foreign: false, watched, stop }))
     }
 
     /// Reads on until there is something to give, or the end.
@@ -53,6 +57,7 @@ impl<'a> Text<'a> {
             self.buffer[..held].fill(b'\r');
             let read = self.decoded.read(&mut self.buffer[held..])?;
             let all = &mut self.buffer[..held + read];
+            self.foreign |= self.watched && is_foreign(all);
             self.held = read > 0 && all.ends_with(b"\r");
             let known = all.len() - usize::from(self.held);
             self.end = lf_only(&mut all[..known]);
@@ -74,6 +79,12 @@ impl Read for Text<'_> {
         self.start += count;
         Ok(count)
     }
+}
+
+/// Is this part of a text not UTF-8, whatever its edges cut?
+fn is_foreign(part: &[u8]) -> bool {
+    let cut = part.iter().take(3).take_while(|&&byte| byte & 0xC0 == 0x80).count();
+    std::str::from_utf8(&part[cut..]).is_err_and(|error| error.error_len().is_some())
 }
 
 /// Takes the CR out of each CRLF; returns the new length.
@@ -103,17 +114,35 @@ mod tests {
             ("\r\r\n\n\r", "\r\n\n\r"),
             ("a\r\nb\rc\r\n\r\nd", "a\nb\rc\n\nd"),
             ("\n\r", "\n\r"),
+            ("é\r\n😀€\r", "é\n😀€\r"),
         ] {
             for size in 2..8 {
                 let (mut buffer, cancel) = (vec![0; size], tokio_util::sync::CancellationToken::new());
                 let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
                 let stop = Stop { cancel: &cancel, deadline };
                 let decoded: Box<dyn Read> = Box::new(raw.as_bytes());
-                let mut text = Text { decoded, buffer: &mut buffer, start: 0, end: 0, held: false, stop };
+                let mut text = Text {
+                    decoded,
+                    buffer: &mut buffer,
+                    start: 0,
+                    end: 0,
+                    held: false,
+                    foreign: false,
+                    watched: true,
+                    stop,
+                };
                 let mut read = String::new();
                 text.read_to_string(&mut read).unwrap();
-                assert_eq!(read, wanted, "{raw:?} by {size}");
+                assert_eq!((read.as_str(), text.foreign), (wanted, false), "{raw:?} by {size}");
             }
         }
+    }
+
+    #[test]
+    fn other_encodings_are_told() {
+        assert!([&b"caf\xe9"[..], b"caf\xe9 au lait", b"\x93\xfa\x96{"].map(is_foreign) == [false, true, true]);
+        assert!(
+            ["é", "日本", "plain"].iter().all(|text| (0..text.len()).all(|at| !is_foreign(&text.as_bytes()[at..])))
+        );
     }
 }
