@@ -9,6 +9,7 @@ use super::guard::{ChildFilter, Guard, GuardError, Mode, Setting};
 use super::keeper::{self, Stage, StartFailure};
 use super::output::Output;
 use super::script;
+use super::tree;
 use super::watch::{Kept, Progress};
 use crate::limits;
 use crate::text::HeadTail;
@@ -224,6 +225,10 @@ impl Shell {
 
     fn start(&self, command: &str, env: &ChildEnv, workspace: &Path) -> Result<(Call, Output), StartError> {
         let argv = script::arguments(command).map_err(|_| StartError::Nul)?;
+        if !tree::is_ours() {
+            let fault = "/proc is missing, or shows another PID namespace; have it mounted";
+            return Err(StartError::Unsupported(io::Error::other(fault)));
+        }
         let programs = script::PROGRAMS.map(CString::from);
         let filter = match self.inner.guard().map_err(StartError::Unguarded)? {
             Some(guard) => guard.child(),
