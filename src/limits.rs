@@ -231,6 +231,9 @@ pub const OUTPUT_TAIL_BYTES: usize = 50_000;
 pub const BINARY_SHOWN_BYTES: usize = 2000;
 /// Longest single argument given to `execve`; the kernel refuses 131,072 bytes and more.
 pub const ARGUMENT_MAX_BYTES: usize = 120_000;
+/// Longest variable, name and value, that the kernel passes to a program: with a longer one no command starts, and the
+/// message must say which.
+pub const VARIABLE_MAX_BYTES: usize = 131_071;
 /// Output read at once: the capacity of a pipe.
 pub const PIPE_CHUNK_BYTES: usize = 65_536;
 /// Pause after each [`PIPE_CHUNK_BYTES`] of what a background process still prints. It must be read, or the process

@@ -158,7 +158,9 @@ async fn ask(
 
 /// Runs the calls and returns their texts in call order: one for each, whatever happened to it. Calls run side by side, but
 /// for one thing: those that write files and those that do not take turns, in call order. A reply that writes a script
-/// and runs it, or reads a file and edits it, means it in that order.
+/// and runs it, or reads a file and edits it, means it in that order. Which files a command touches cannot be told, so a
+/// write waits for all commands before it, needed or not, where PROTOCOL §6.7 would start everything at once and leave to
+/// chance what is run: a slow reply is better than one whose outcome differs each time.
 async fn execute(calls: &[Call], tools: &Arc<Toolbox>, started: &mut usize, max_tokens: u32) -> Vec<String> {
     let planned: Vec<_> = calls.iter().map(|call| plan(call, tools, started, max_tokens)).collect();
     let writes = |plan: &Result<&Call, String>| plan.as_ref().is_ok_and(|call| tools.writes(&call.name));

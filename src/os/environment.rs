@@ -1,7 +1,7 @@
 //! The environment of a child: built from nothing, never by taking away.
 //!
 //! A list of what to remove misses the next secret; a list of what to keep cannot. Kept from the runner's own
-//! environment are the names in [`KEPT`], those that begin with `LC_`, and those the image names in `AX_PASS_ENV`. Names
+//! environment are the names in [`KEPT`], those of the locale, and those the image names in `AX_PASS_ENV`. Names
 //! of our own and names that make a shell or the dynamic loader run other code are not passed even then, and no
 //! credential the host sends can take their place.
 
@@ -13,6 +13,23 @@ use std::path::Path;
 
 /// Names passed on if the runner has them.
 const KEPT: [&str; 8] = ["LANG", "LOGNAME", "TERM", "TMPDIR", "TZ", "USER", "XDG_CACHE_HOME", "npm_config_cache"];
+
+/// The same, after `LC_`. Not whatever begins so: a key of a program whose name has these initials does too.
+const LOCALE: [&str; 13] = [
+    "ADDRESS",
+    "ALL",
+    "COLLATE",
+    "CTYPE",
+    "IDENTIFICATION",
+    "MEASUREMENT",
+    "MESSAGES",
+    "MONETARY",
+    "NAME",
+    "NUMERIC",
+    "PAPER",
+    "TELEPHONE",
+    "TIME",
+];
 
 /// What we set, and nobody else may.
 const OURS: [&str; 10] =
@@ -61,8 +78,8 @@ impl ChildEnv {
         env.set("TERM", "dumb");
         for (name, value) in &parent {
             let bytes = name.as_bytes();
-            let wanted =
-                KEPT.iter().any(|kept| kept.as_bytes() == bytes) || bytes.starts_with(b"LC_") || named.contains(&bytes);
+            let locale = bytes.strip_prefix(b"LC_").is_some_and(|name| is_one(&LOCALE, name));
+            let wanted = is_one(&KEPT, bytes) || locale || named.contains(&bytes);
             if wanted && is_free(bytes) && !value.as_bytes().contains(&0) {
                 env.variables.insert(name.clone(), without_login(bytes, value));
             }
@@ -100,6 +117,11 @@ impl ChildEnv {
         self.variables.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()))
     }
 
+    /// The bytes each variable takes in it, name and value.
+    pub(super) fn sizes(&self) -> impl Iterator<Item = (&OsStr, usize)> {
+        self.variables().map(|(name, value)| (name, name.len() + "=".len() + value.len()))
+    }
+
     /// The block for `execve`.
     #[cfg(target_os = "linux")]
     pub(super) fn block(&self) -> Vec<CString> {
@@ -122,14 +144,17 @@ impl fmt::Debug for ChildEnv {
 
 /// Whether a name may be set by the image or the host.
 fn is_free(name: &[u8]) -> bool {
-    let is = |list: &[&str]| list.iter().any(|taken| taken.as_bytes() == name);
     let begins = |list: &[&str]| list.iter().any(|prefix| name.starts_with(prefix.as_bytes()));
     !name.is_empty()
         && !name.iter().any(|byte| matches!(byte, 0 | b'='))
         && !name.starts_with(b"AX_")
-        && !is(&OURS)
-        && !is(&LOADED)
+        && !is_one(&OURS, name)
+        && !is_one(&LOADED, name)
         && !begins(&LOADED_PREFIXES)
+}
+
+fn is_one(list: &[&str], name: &[u8]) -> bool {
+    list.iter().any(|one| one.as_bytes() == name)
 }
 
 /// The workspace's `bin` first, once; then the runner's own path.

@@ -39,6 +39,9 @@ fn nothing_but_the_list_gets_through() {
         "POD_NAME",
         "HOSTNAME",
         "LCX",
+        "LC_",
+        "LC_API_KEY",
+        "LC_ALL_KEYS",
         "lang",
         "OLDPWD",
         "SHLVL",
@@ -56,6 +59,7 @@ fn listed_names_are_kept_as_they_are() {
     let parent = [
         ("LANG", "de_DE.UTF-8"),
         ("LC_ALL", "C"),
+        ("LC_MESSAGES", "C"),
         ("TZ", "UTC"),
         ("TERM", "xterm"),
         ("USER", "ax"),

@@ -9,6 +9,7 @@ use super::guard::{ChildFilter, Guard, GuardError, Mode, Setting};
 use super::keeper::{self, Stage, StartFailure};
 use super::output::Output;
 use super::script;
+use super::tree;
 use super::watch::{Kept, Progress};
 use crate::limits;
 use crate::text::HeadTail;
@@ -73,6 +74,31 @@ pub enum StartError {
     /// The image has none.
     #[error("bash was not found at /bin/bash, /usr/bin/bash or /usr/local/bin/bash; install it in the image")]
     NoBash,
+    /// One variable alone is more than the system passes to a program.
+    #[error(
+        "no command can run: the variable {name} has {bytes} bytes, and the system passes at most {} in one; tell the \
+         user to shorten that credential or to give it in a file",
+        limits::VARIABLE_MAX_BYTES
+    )]
+    Variable {
+        /// Its name.
+        name: String,
+        /// Its size, name included.
+        bytes: usize,
+    },
+    /// Everything together is.
+    #[error(
+        "the command ({command} bytes) and its variables ({variables} bytes, the largest is {name}) are together more than \
+         the system passes to a program; make the command shorter, or tell the user to give fewer or shorter credentials"
+    )]
+    TooLarge {
+        /// Bytes of the command.
+        command: usize,
+        /// Bytes of all variables.
+        variables: usize,
+        /// The largest one.
+        name: String,
+    },
     /// It is there but cannot run.
     #[error("bash could not be executed: {}", plain(.0))]
     Exec(io::Error),
@@ -172,7 +198,10 @@ impl Shell {
                 () = output.fill() => {}
             }
         };
-        call.finish(end, output).await
+        call.finish(end, output).await.map_err(|error| match error {
+            StartError::Exec(error) if error.raw_os_error() == Some(Errno::E2BIG as i32) => too_large(command, env),
+            other => other,
+        })
     }
 
     /// Processes left behind by commands that have ended.
@@ -196,6 +225,10 @@ impl Shell {
 
     fn start(&self, command: &str, env: &ChildEnv, workspace: &Path) -> Result<(Call, Output), StartError> {
         let argv = script::arguments(command).map_err(|_| StartError::Nul)?;
+        if !tree::is_ours() {
+            let fault = "/proc is missing, or shows another PID namespace; have it mounted";
+            return Err(StartError::Unsupported(io::Error::other(fault)));
+        }
         let programs = script::PROGRAMS.map(CString::from);
         let filter = match self.inner.guard().map_err(StartError::Unguarded)? {
             Some(guard) => guard.child(),
@@ -291,6 +324,19 @@ impl Drop for Call {
     fn drop(&mut self) {
         if !self.leave {
             self.inner.kept().remove(&self.kept.pid);
+        }
+    }
+}
+
+/// What the kernel does not say of a program's arguments and variables.
+fn too_large(command: &str, env: &ChildEnv) -> StartError {
+    let (name, bytes) = env.sizes().max_by_key(|(_, bytes)| *bytes).unwrap_or_default();
+    let name = name.display().to_string();
+    match bytes > limits::VARIABLE_MAX_BYTES {
+        true => StartError::Variable { name, bytes },
+        false => {
+            let variables = env.sizes().map(|(_, bytes)| bytes).sum();
+            StartError::TooLarge { command: command.len(), variables, name }
         }
     }
 }

@@ -48,6 +48,12 @@ pub(super) fn each_descendant(root: pid_t, since: u64, mut visit: impl FnMut(Des
     });
 }
 
+/// Does `/proc` show the processes that we number? Without it, or with that of another namespace, nothing that a command
+/// leaves behind could be found, and what is found would be somebody else's.
+pub(super) fn is_ours() -> bool {
+    std::fs::read_link("/proc/self").is_ok_and(|own| own.as_os_str() == std::process::id().to_string().as_str())
+}
+
 /// Is this a process outside of what we have started? One that has ended is not: nobody can tell whose it was.
 pub fn is_foreign(pid: pid_t) -> bool {
     let mut ours = false;

@@ -8,10 +8,12 @@ mod lines;
 mod replace;
 mod utf16;
 mod utf8;
+mod wide;
 
 pub use binary::is_binary;
 pub use head_tail::HeadTail;
 pub use json::{cut_json, elide_json, json_units};
-pub use replace::{NoEdit, Replaced, is_utf16, replace};
+pub use replace::{NoEdit, Replaced, replace};
 pub use utf8::whole_end;
 pub use utf16::{cut_units, units};
+pub use wide::wide;

@@ -8,6 +8,7 @@
 //! Matches do not overlap: they are taken from the left, so `aa` is once in `aaa`. Time is linear in the file's length.
 
 use super::lines::{Breaks, line_at};
+use super::wide;
 use memchr::memmem::{self, Finder};
 use std::borrow::Cow;
 use std::ops::Range;
@@ -50,10 +51,8 @@ pub enum NoEdit {
     )]
     Unreadable,
     /// Not a text of bytes.
-    #[error(
-        "the file is UTF-16 text, which cannot be edited here; convert it first, e.g. with iconv -f UTF-16 -t UTF-8"
-    )]
-    Utf16,
+    #[error("the file is {0} text, which cannot be edited here; convert it first, e.g. with iconv -f {0} -t UTF-8")]
+    Wide(&'static str),
     /// Many matches times a long text.
     #[error("the edited file would have more than {max} bytes; make a smaller edit, or use bash")]
     TooLarge {
@@ -61,6 +60,8 @@ pub enum NoEdit {
         max: usize,
     },
 }
+
+const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// Lines named in a message.
 const LINES_SHOWN: usize = 10;
@@ -78,11 +79,6 @@ fn similar(lines: &[usize]) -> String {
     format!("text that differs only in white space or line ends is at {}: copy it exactly", places(lines, lines.len()))
 }
 
-/// Does the content begin with a UTF-16 byte order mark?
-pub fn is_utf16(file: &[u8]) -> bool {
-    file.starts_with(b"\xff\xfe") || file.starts_with(b"\xfe\xff")
-}
-
 /// Replaces the only match of `old`, or with `all` each one. A result of more than `max` bytes is refused.
 pub fn replace(file: &[u8], old: &str, new: &str, all: bool, max: usize) -> Result<Replaced, NoEdit> {
     if old.is_empty() {
@@ -91,8 +87,8 @@ pub fn replace(file: &[u8], old: &str, new: &str, all: bool, max: usize) -> Resu
     if old == new {
         return Err(NoEdit::Same);
     }
-    if is_utf16(file) {
-        return Err(NoEdit::Utf16);
+    if let Some(encoding) = wide(file) {
+        return Err(NoEdit::Wide(encoding));
     }
     if old.contains('\u{fffd}') && std::str::from_utf8(file).is_err() {
         return Err(NoEdit::Unreadable);
@@ -202,8 +198,11 @@ impl<'a> Insert<'a> {
     }
 
     fn write(&self, file: &[u8], span: Range<usize>, breaks: &mut Breaks<'_>, out: &mut Vec<u8>) {
+        // Written by a model that sees none, where the file has its own.
+        let doubled = span.start == BOM.len() && file.starts_with(BOM) && self.prefix.is_empty();
+        let new = self.new.strip_prefix(BOM).filter(|_| doubled).unwrap_or(self.new);
         if self.literal {
-            out.extend_from_slice(self.new);
+            out.extend_from_slice(new);
             return;
         }
         let mut before = Vec::new();
@@ -214,11 +213,11 @@ impl<'a> Insert<'a> {
         let mut endings = inside.iter().copied();
         let mut current = inside.first().or(before.last()).copied();
         let mut previous = 0;
-        for &byte in self.new {
+        for &byte in new {
             if byte == b'\n' && previous != b'\r' {
                 current = endings.next().or(current);
                 // The pattern's own line ends decide; without one, the line does.
-                if *current.get_or_insert_with(|| breaks.crlf_near(span.end)) {
+                if *current.get_or_insert_with(|| breaks.crlf_near(rest)) {
                     out.push(b'\r');
                 }
             }

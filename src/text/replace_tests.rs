@@ -56,7 +56,9 @@ fn refusals_say_how_many_and_where() {
     assert_eq!(one(b"abc", "", "x"), Err(NoEdit::EmptyPattern));
     assert_eq!(one(b"abc", "a", "a"), Err(NoEdit::Same));
     assert_eq!(one(b"a\r\nb", "a\nb", "a\r\nb"), Err(NoEdit::Unchanged));
-    assert_eq!(one(b"\xff\xfea\0", "a", "b"), Err(NoEdit::Utf16));
+    assert_eq!(one(b"\xff\xfea\0", "a", "b"), Err(NoEdit::Wide("UTF-16")));
+    assert_eq!(one(b"\0\0\xfe\xff\0\0\0a", "a", "bb"), Err(NoEdit::Wide("UTF-32")));
+    assert_eq!(one(b"\xff\xfe\0\0a\0\0\0", "a", "bb"), Err(NoEdit::Wide("UTF-32")));
     assert_eq!(one(b"a\xff \xef\xbf\xbd", "\u{fffd}", "b"), Err(NoEdit::Unreadable));
     assert_eq!(one(b"a \xef\xbf\xbd", "\u{fffd}", "b"), Ok(b"a b".to_vec()));
     assert_eq!(one(b"", "a", "b"), Err(NoEdit::NotFound(vec![])));
@@ -129,7 +131,7 @@ proptest! {
     fn only_the_matches_change(file in file_bytes(), old in "[ab\n]{1,4}|[ab\r\n]{1,4}", new in "[abc\n]{0,4}", all: bool) {
         let spans = matches(&file, old.as_bytes());
         let result = replace(&file, &old, &new, all, MAX);
-        if old == new || is_utf16(&file) {
+        if old == new || wide(&file).is_some() {
             prop_assert!(result.is_err());
             return Ok(());
         }

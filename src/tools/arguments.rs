@@ -7,6 +7,7 @@ use serde::de::{DeserializeOwned, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Number, Value};
 use std::fmt;
+use std::ops::RangeInclusive;
 
 /// Why arguments were refused; the text is the model's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -69,6 +70,18 @@ pub fn typed<T: DeserializeOwned>(tool: &str, fields: Map<String, Value>) -> Res
         let fault = plain::fault(error.path(), &error.inner().to_string(), &given);
         ArgumentError::Field { tool: tool.to_owned(), fault }
     })
+}
+
+/// For a field that is a whole number in a range, or absent.
+pub(super) fn whole<'de, D: Deserializer<'de>>(
+    source: D,
+    range: RangeInclusive<usize>,
+) -> Result<Option<usize>, D::Error> {
+    let Some(given) = Option::<Value>::deserialize(source)? else { return Ok(None) };
+    let number = given.as_u64().and_then(|number| usize::try_from(number).ok()).filter(|number| range.contains(number));
+    number
+        .map(Some)
+        .ok_or_else(|| D::Error::custom(format!("must be a whole number from {} to {}", range.start(), range.end())))
 }
 
 /// A value as error messages show it: JSON of at most 120 characters.

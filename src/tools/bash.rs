@@ -1,6 +1,7 @@
 //! `bash`: runs one command (PROTOCOL §8.3).
 
 use super::Finished;
+use super::arguments::whole;
 use super::fields::{Field, Kind, TEXT, optional, required};
 use super::schema::Schema;
 use crate::gate::{Approved, Proposal};
@@ -42,15 +43,8 @@ impl Args {
 }
 
 fn timeout_ms<'de, D: serde::Deserializer<'de>>(source: D) -> Result<Option<u64>, D::Error> {
-    let max = limits::BASH_TIMEOUT_MAX.as_millis() as u64;
-    match Option::<serde_json::Value>::deserialize(source)? {
-        None => Ok(None),
-        Some(value) => value
-            .as_u64()
-            .filter(|time| (1..=max).contains(time))
-            .map(Some)
-            .ok_or_else(|| serde::de::Error::custom(format!("must be a whole number from 1 to {max}"))),
-    }
+    let time = whole(source, 1..=limits::BASH_TIMEOUT_MAX.as_millis() as usize)?;
+    Ok(time.map(|time| time as u64))
 }
 
 impl Proposal for Args {

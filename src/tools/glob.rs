@@ -2,21 +2,18 @@
 
 use super::Finished;
 use super::fields::{Field, Kind, TEXT, optional, required};
-use super::file_result::{done, failed};
 use super::schema::Schema;
 use super::search::note::{Notes, shown};
-use super::search::pattern::Pattern;
-use super::search::pattern::{GIT, OUTSIDE};
-use super::search::{Start, max_results, path, start};
+use super::search::pattern::{GIT, OUTSIDE, Pattern};
+use super::search::{Start, finish, max_results, path, pattern, start};
 use crate::gate::{Approved, Proposal};
-use crate::wire::{Approve, Operation, ToolSpec, check};
+use crate::wire::{Approve, Operation, ToolSpec};
 use crate::workspace::walk::{Choice, Found, Select, Stop, walk};
 use crate::workspace::{FileError, RelPath, Workspace};
 use crate::{limits, text};
 use serde::{Deserialize, Serialize};
 
 use std::os::unix::ffi::OsStrExt;
-use std::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 const TOOL: &str = "glob";
@@ -47,7 +44,8 @@ pub fn spec() -> ToolSpec {
 pub struct Args {
     pattern: String,
     path: Option<String>,
-    max_results: Option<u64>,
+    #[serde(default, deserialize_with = "max_results")]
+    max_results: Option<usize>,
 }
 
 /// A search that can be shown to the host.
@@ -64,17 +62,13 @@ pub struct Call {
 impl Call {
     /// Refuses patterns that do not compile and paths that leave the workspace.
     pub fn prepare(args: Args, workspace: &Workspace) -> Result<Self, String> {
-        check::field("pattern", &args.pattern, limits::PATH_MAX_UNITS, "")
-            .map_err(|error| format!("{TOOL}: {error}"))?;
         if args.pattern.is_empty() {
             return Err(format!("{TOOL}: field `pattern` is empty; use ** for all files"));
         }
         let (given, path) = path(TOOL, args.path, workspace)?;
-        let base = path.as_path().to_str().unwrap_or_default();
-        let pattern = Pattern::new(&args.pattern, base, workspace.root(), false);
-        let pattern = pattern.map_err(|error| format!("{TOOL}: field `pattern`: {error}"))?;
+        let pattern = pattern((TOOL, "pattern"), &args.pattern, &path, workspace, false)?;
         let plain = workspace.path(&args.pattern).ok();
-        Ok(Self { given, path, pattern, plain, most: max_results(TOOL, args.max_results)? })
+        Ok(Self { given, path, pattern, plain, most: args.max_results.unwrap_or(limits::SEARCH_RESULTS_DEFAULT) })
     }
 }
 
@@ -96,11 +90,7 @@ struct Files {
 /// Searches.
 pub fn run(call: Approved<Call>, workspace: &Workspace, cancel: &CancellationToken) -> Finished {
     let call = call.into_inner();
-    let stop = Stop { cancel, deadline: Instant::now() + limits::SEARCH_TIMEOUT };
-    match search(&call, workspace, stop) {
-        Ok(files) => done(Operation::Glob, &call.path, &files),
-        Err(error) => failed(Operation::Glob, &call.path, &format!("Error searching: {error}")),
-    }
+    finish(Operation::Glob, &call.path, cancel, |stop| search(&call, workspace, stop))
 }
 
 fn search(call: &Call, workspace: &Workspace, stop: Stop<'_>) -> Result<Files, FileError> {
@@ -142,6 +132,7 @@ fn render(call: &Call, workspace: &Workspace, found: &Found) -> Files {
     {
         notes.add(format!("{} is a directory; use {}/** for the files in it", shown_path(plain), shown_path(plain)));
     }
+    notes.names((0..files.len()).map(|at| found.path(at)));
     notes.passed(&found.passed);
     if found.full {
         notes.add("The tree has too many files to list them all: search a smaller path");

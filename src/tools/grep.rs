@@ -2,24 +2,22 @@
 //! model's becomes an option (CASES G01).
 
 use super::Finished;
+use super::arguments::whole;
 use super::fields::{Field, Kind, TEXT, optional, required};
-use super::file_result::{done, failed};
 use super::schema::Schema;
 use super::search::content::{Hits, Line, Outcome, Query, Want};
 use super::search::note::{Notes, shown};
 use super::search::pattern::{All, GIT, OUTSIDE, Pattern};
-use super::search::{Start, max_results, path, start};
+use super::search::{Start, finish, max_results, path, pattern, start};
 use crate::gate::{Approved, Proposal};
 use crate::wire::{Approve, Operation, ToolSpec, check};
 use crate::workspace::walk::{Select, Stop, walk};
 use crate::workspace::{FileError, RelPath, Workspace};
 use crate::{limits, text};
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
-use regex_syntax::hir::Look;
-use serde::{Deserialize, Serialize};
-
+use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, Hir, HirKind, Look};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::os::unix::ffi::OsStrExt;
-use std::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 const TOOL: &str = "grep";
@@ -67,12 +65,18 @@ pub struct Args {
     pattern: String,
     path: Option<String>,
     glob: Option<String>,
-    max_results: Option<u64>,
+    #[serde(default, deserialize_with = "max_results")]
+    max_results: Option<usize>,
     include_line_numbers: Option<bool>,
-    context_lines: Option<u64>,
+    #[serde(default, deserialize_with = "context_lines")]
+    context_lines: Option<usize>,
     ignore_case: Option<bool>,
     literal: Option<bool>,
     output_mode: Option<Mode>,
+}
+
+fn context_lines<'de, D: Deserializer<'de>>(source: D) -> Result<Option<usize>, D::Error> {
+    whole(source, 0..=limits::GREP_CONTEXT_MAX_LINES)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -89,6 +93,7 @@ pub struct Call {
     given: String,
     path: RelPath,
     matcher: RegexMatcher,
+    ascii: bool,
     filter: Option<Pattern>,
     most: usize,
     numbers: bool,
@@ -99,37 +104,19 @@ pub struct Call {
 impl Call {
     /// Refuses patterns that do not compile and paths that leave the workspace.
     pub fn prepare(args: Args, workspace: &Workspace) -> Result<Self, String> {
-        let field =
-            |name, value: &str, max| check::field(name, value, max, "").map_err(|error| format!("{TOOL}: {error}"));
-        field("pattern", &args.pattern, limits::GREP_PATTERN_MAX_UNITS)?;
+        check::field("pattern", &args.pattern, limits::GREP_PATTERN_MAX_UNITS, "")
+            .map_err(|error| format!("{TOOL}: {error}"))?;
         let (given, path) = path(TOOL, args.path, workspace)?;
-        let filter = match &args.glob {
-            Some(glob) => {
-                field("glob", glob, limits::PATH_MAX_UNITS)?;
-                let base = path.as_path().to_str().unwrap_or_default();
-                let filter = Pattern::new(glob, base, workspace.root(), true);
-                Some(filter.map_err(|error| format!("{TOOL}: field `glob`: {error}"))?)
-            }
-            None => None,
-        };
-        let context = args.context_lines.unwrap_or(0);
-        let context = usize::try_from(context)
-            .ok()
-            .filter(|lines| *lines <= limits::GREP_CONTEXT_MAX_LINES)
-            .ok_or_else(|| {
-                format!(
-                    "{TOOL}: field `context_lines` must be an integer from 0 to {}; received {context}",
-                    limits::GREP_CONTEXT_MAX_LINES
-                )
-            })?;
+        let filter = args.glob.map(|glob| pattern((TOOL, "glob"), &glob, &path, workspace, true)).transpose()?;
         Ok(Self {
             given,
             path,
+            ascii: args.pattern.is_ascii(),
             matcher: matcher(&args.pattern, args.ignore_case.unwrap_or(false), args.literal.unwrap_or(false))?,
             filter,
-            most: max_results(TOOL, args.max_results)?,
+            most: args.max_results.unwrap_or(limits::SEARCH_RESULTS_DEFAULT),
             numbers: args.include_line_numbers.unwrap_or(true),
-            context,
+            context: args.context_lines.unwrap_or(0),
             mode: args.output_mode.unwrap_or(Mode::Content),
         })
     }
@@ -137,6 +124,15 @@ impl Call {
 
 /// Compiles the pattern; the error says where it is wrong.
 fn matcher(pattern: &str, ignore_case: bool, literal: bool) -> Result<RegexMatcher, String> {
+    let broken = || {
+        format!(
+            "{TOOL}: bad pattern: a pattern matches within one line, so it cannot contain a line break (\\n or \\r); `$` \
+             matches before LF and CRLF alike, so leave \\r? out, and use bash to find carriage returns"
+        )
+    };
+    if literal && pattern.contains(['\n', '\r']) {
+        return Err(broken());
+    }
     if !literal {
         // Asked first, since the matcher wraps the pattern before it reads it and would point into the wrapping.
         let parsed = regex_syntax::ParserBuilder::new().multi_line(true).utf8(false).build().parse(pattern);
@@ -145,6 +141,9 @@ fn matcher(pattern: &str, ignore_case: bool, literal: bool) -> Result<RegexMatch
             let advice = "escape special characters with a backslash, or set literal to search for plain text";
             format!("{TOOL}: bad pattern at character {at}: {fault}; {advice}")
         })?;
+        if breaks_lines(&parsed) {
+            return Err(broken());
+        }
         // The searcher hands over lines with or without their end, whole files or parts of them: these would match by chance.
         let anchors = parsed.properties().look_set();
         if anchors.contains(Look::Start) || anchors.contains(Look::End) {
@@ -158,20 +157,30 @@ fn matcher(pattern: &str, ignore_case: bool, literal: bool) -> Result<RegexMatch
             .case_insensitive(ignore_case)
             .fixed_strings(literal)
             .multi_line(true)
-            .crlf(true)
+            .line_terminator(Some(b'\n'))
             .size_limit(limits::GREP_REGEX_MAX_BYTES)
             .dfa_size_limit(limits::GREP_REGEX_MAX_BYTES)
             .build(pattern)
     };
     // The matcher puts the pattern in brackets; with (?x) a comment at its end would swallow the closing one.
     let built = build(pattern).or_else(|error| build(&format!("{pattern}\n")).map_err(|_| error));
-    built.map_err(|error| match super::one_line(&error.to_string()) {
-        banned if banned.contains("is not allowed in a regex") => format!(
-            "{TOOL}: bad pattern: a pattern matches within one line, so it cannot contain a line break (\\n or \\r); `$` \
-             matches before LF and CRLF alike, so leave \\r? out, and use bash to find carriage returns"
-        ),
-        fault => format!("{TOOL}: bad pattern: {fault}"),
-    })
+    built.map_err(|error| format!("{TOOL}: bad pattern: {}", super::one_line(&error.to_string())))
+}
+
+/// Can a part of it match nothing but line breaks, which no line has?
+fn breaks_lines(pattern: &Hir) -> bool {
+    match pattern.kind() {
+        HirKind::Literal(literal) => literal.0.contains(&b'\n') || literal.0.contains(&b'\r'),
+        // One of a single character is a literal.
+        HirKind::Class(class) => {
+            let both = ['\n', '\r'].map(|c| ClassUnicodeRange::new(c, c));
+            *class == Class::Unicode(ClassUnicode::new(both))
+        }
+        HirKind::Repetition(part) => breaks_lines(&part.sub),
+        HirKind::Capture(part) => breaks_lines(&part.sub),
+        HirKind::Concat(parts) | HirKind::Alternation(parts) => parts.iter().any(breaks_lines),
+        HirKind::Empty | HirKind::Look(_) => false,
+    }
 }
 
 /// Where a pattern is wrong, counted from 1, and why.
@@ -201,11 +210,7 @@ struct Found {
 /// Searches.
 pub fn run(call: Approved<Call>, workspace: &Workspace, cancel: &CancellationToken) -> Finished {
     let call = call.into_inner();
-    let stop = Stop { cancel, deadline: Instant::now() + limits::SEARCH_TIMEOUT };
-    match search(&call, workspace, stop) {
-        Ok(found) => done(Operation::Grep, &call.path, &found),
-        Err(error) => failed(Operation::Grep, &call.path, &format!("Error searching: {error}")),
-    }
+    finish(Operation::Grep, &call.path, cancel, |stop| search(&call, workspace, stop))
 }
 
 fn search(call: &Call, workspace: &Workspace, stop: Stop<'_>) -> Result<Found, FileError> {
@@ -216,7 +221,8 @@ fn search(call: &Call, workspace: &Workspace, stop: Stop<'_>) -> Result<Found, F
         Mode::Count => Want::Counts,
     };
     // One more than is shown, to know whether there are more.
-    let query = Query { matcher: &call.matcher, want, context: call.context, most: call.most + 1, stop };
+    let (matcher, most) = (&call.matcher, call.most + 1);
+    let query = Query { matcher, want, context: call.context, most, foreign: !call.ascii, stop };
     let mut full = false;
     let mut stopped = false;
     let outcome = match start(workspace, &call.path)? {
@@ -244,6 +250,7 @@ fn search(call: &Call, workspace: &Workspace, stop: Stop<'_>) -> Result<Found, F
     }
     notes.sample("binary files were not searched", &outcome.binary, "");
     notes.sample("files have a line too long to search and were searched up to it", &outcome.long, "");
+    notes.sample("files are not UTF-8 and were searched for ASCII text only", &outcome.foreign, "");
     notes.sample("files could not be read", &outcome.unreadable, "");
     Ok(render(call, outcome, full || stopped, notes))
 }
@@ -257,6 +264,7 @@ fn render(call: &Call, outcome: Outcome, incomplete: bool, mut notes: Notes) -> 
             break;
         }
     }
+    notes.names(outcome.hits.iter().map(|hits| hits.path.as_slice()));
     if text.full {
         notes.add("The result is cut at its size limit: narrow the pattern or the path");
     }

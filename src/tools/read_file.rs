@@ -96,7 +96,10 @@ fn read(call: &Call, workspace: &Workspace) -> Result<Content, String> {
         });
     }
     let content = page.show(call.first);
-    match content.content.len() > limits::BINARY_SHOWN_BYTES && !page.utf16 && text::is_binary(&content.content) {
+    match content.content.len() > limits::BINARY_SHOWN_BYTES
+        && page.encoding.is_none()
+        && text::is_binary(&content.content)
+    {
         true => Ok(content.shortened()),
         false => Ok(content),
     }
@@ -123,12 +126,13 @@ struct Page {
     lines: u64,
     /// Was all of it looked at?
     ends: bool,
-    utf16: bool,
+    /// What it is if it is no UTF-8.
+    encoding: Option<&'static str>,
 }
 
 fn scan(mut file: File, first: u64, limit: u64) -> std::io::Result<Page> {
     let wanted = first..first.saturating_add(limit);
-    let mut page = Page { kept: Vec::new(), cut: false, lines: 0, ends: false, utf16: false };
+    let mut page = Page { kept: Vec::new(), cut: false, lines: 0, ends: false, encoding: None };
     let mut buffer = vec![0; 64 * 1024];
     let (mut seen, mut line, mut at_start) = (0, 1, true);
     while seen <= limits::FILE_MAX_BYTES {
@@ -141,7 +145,9 @@ fn scan(mut file: File, first: u64, limit: u64) -> std::io::Result<Page> {
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(error) => return Err(error),
         };
-        page.utf16 |= seen == 0 && text::is_utf16(bytes);
+        if seen == 0 {
+            page.encoding = text::wide(bytes);
+        }
         seen += bytes.len() as u64;
         for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
             if wanted.contains(&line) {
@@ -176,9 +182,12 @@ impl Page {
             shown += 1;
             if !fits {
                 let part = text::cut_json(&line, left);
+                let bytes = bytes_of(piece, part.len());
                 notes.push(format!(
-                    "line {first} is very long: only its first {} characters are shown; use bash for the rest, e.g. cut -c",
-                    part.chars().count()
+                    "line {first} is very long: only its first {bytes} bytes are shown; use bash for the rest, e.g. \
+                     sed -n {first}p FILE | cut -b {}-{}",
+                    bytes + 1,
+                    bytes + limits::READ_MAX_BYTES / 4
                 ));
                 content.push_str(part);
                 break;
@@ -187,10 +196,10 @@ impl Page {
             left -= units;
         }
         notes.extend(self.position(first, shown));
-        if self.utf16 {
-            notes.push(
-                "the file is UTF-16, so its text is garbled here; convert it with iconv -f UTF-16 -t UTF-8".to_owned(),
-            );
+        if let Some(encoding) = self.encoding {
+            notes.push(format!(
+                "the file is {encoding}, so its text is garbled here; convert it with iconv -f {encoding} -t UTF-8"
+            ));
         } else if garbled {
             notes.push(
                 "some bytes are not UTF-8 and are shown as U+FFFD; edit_file does not match text copied from there"
@@ -211,4 +220,17 @@ impl Page {
             None
         }
     }
+}
+
+/// How many bytes of the file the first `shown` bytes of its decoded text stand for.
+fn bytes_of(raw: &[u8], shown: usize) -> usize {
+    let (mut bytes, mut left) = (0, shown);
+    for chunk in raw.utf8_chunks() {
+        if left <= chunk.valid().len() {
+            return bytes + left;
+        }
+        bytes += chunk.valid().len() + chunk.invalid().len();
+        left = left.saturating_sub(chunk.valid().len() + char::REPLACEMENT_CHARACTER.len_utf8());
+    }
+    bytes
 }

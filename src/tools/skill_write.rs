@@ -99,7 +99,7 @@ impl Call {
     pub fn prepare(args: Args, ws: &Workspace, session_id: Option<&str>) -> Result<Self, String> {
         let Args(skill) = args;
         let content = rendered(&skill)?;
-        let path = format!(".ax/skills/{}/SKILL.md", skill.name);
+        let path = path(&skill.name);
         let target = ws.path(&path).map_err(|error| error.to_string())?;
         if !is_skill_md(target.as_path()) {
             return Err(format!(
@@ -113,6 +113,11 @@ impl Call {
         }
         Ok(Self { path, target, content, before })
     }
+}
+
+/// Where a skill is.
+pub(super) fn path(name: &str) -> String {
+    format!(".ax/skills/{name}/SKILL.md")
 }
 
 /// The file's text, read back: what the host would refuse is refused here, and what a reader would understand is what was

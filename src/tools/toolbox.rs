@@ -15,6 +15,7 @@ use crate::workspace::{Fingerprint, Root, Workspace};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// What the tools of a turn work with.
@@ -95,7 +96,7 @@ impl Toolbox {
         if let Err(error) = os::keep_thread() {
             tracing::warn!(component = "runner", error = %error, "no_thread");
         }
-        let _lane = if self.writes(name) { self.lanes.enter(args).await } else { None };
+        let _lane = if self.writes(name) { self.lanes.enter(self.written(args)).await } else { None };
         let session = self.turn.session_id.clone();
         let cancel = self.turn.host.cancel().clone();
         let outcome = match (name, self.turn.local) {
@@ -129,6 +130,20 @@ impl Toolbox {
             true => error,
             false => format!("Error: {error}"),
         })
+    }
+
+    /// The file that the arguments of a writing tool name, its links resolved as far as they go.
+    async fn written(&self, args: &str) -> Option<PathBuf> {
+        let fields = arguments::object("", Some(args)).ok()?;
+        let named = |key| fields.get(key).and_then(serde_json::Value::as_str);
+        let path = named("path").map(str::to_owned).or_else(|| named("name").map(skill_write::path))?;
+        let root = self.root.clone();
+        let look = move || {
+            let (workspace, _) = root.current().ok()?;
+            let path = workspace.path(&path).ok()?;
+            Some(workspace.locate(&path).map_or_else(|_| path.as_path().to_owned(), |at| at.path))
+        };
+        blocking(look).await.ok()?
     }
 
     async fn bash(&self, args: &str) -> Result<String, String> {

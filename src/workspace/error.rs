@@ -83,7 +83,7 @@ pub enum FileError {
         kind: Kind,
     },
     /// A directory's spelling where a file is wanted.
-    #[error("{path}: the path ends with a slash and so names a directory; remove the slash to name a file")]
+    #[error("{path}: the path ends with a slash (or /.) and so names a directory; remove the slash to name a file")]
     TrailingSlash {
         /// As the caller wrote it.
         path: String,
@@ -132,6 +132,9 @@ fn reason(errno: Errno) -> String {
         Errno::EDQUOT => "disk quota exceeded; free some space and try again".to_owned(),
         Errno::EFBIG => "file too large: the limit on the size of a file is reached".to_owned(),
         Errno::EACCES => "permission denied; look at its mode with ls -l and change it with chmod".to_owned(),
+        Errno::EBUSY => {
+            "it is a mount point, or the system uses it; with bash it may be written to in place".to_owned()
+        }
         Errno::EROFS => "read-only file system; use another place".to_owned(),
         Errno::ELOOP => "became a symbolic link while it was being opened; try again".to_owned(),
         other => other.desc().to_lowercase(),

@@ -20,6 +20,7 @@ mod read;
 mod resolve;
 mod root;
 mod rules;
+mod syntax;
 pub(crate) mod walk;
 mod write;
 

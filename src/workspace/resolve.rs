@@ -20,6 +20,8 @@ pub struct Located {
     pub name: OsString,
     /// The way there without links, relative to the root.
     pub path: PathBuf,
+    /// The links that stood where a file would, in the same way.
+    pub links: Vec<PathBuf>,
 }
 
 /// What to do about missing directories on the way.
@@ -39,16 +41,21 @@ pub(super) enum Place {
 /// Follows links in every component, the last included.
 pub(super) fn leaf(root: &Dir, path: &RelPath, parents: Parents) -> Result<Place, FileError> {
     let mut walk = Walk::new(root, path, parents);
+    let mut links = Vec::new();
     while let Some(name) = walk.todo.pop() {
         if name == ".." {
             walk.up()?;
         } else if walk.todo.is_empty() {
             let dir = walk.here()?;
+            let here = walk.names.iter().collect::<PathBuf>().join(&name);
             match dir.read_link(&name) {
-                Ok(target) => walk.splice(&name, &target)?,
+                Ok(target) => {
+                    walk.splice(&name, &target)?;
+                    links.push(here);
+                }
                 Err(Errno::EINVAL | Errno::ENOENT) => {
-                    let path = walk.names.iter().collect::<PathBuf>().join(&name);
-                    return Ok(Place::Name(Located { dir, name, path }));
+                    walk.complete()?;
+                    return Ok(Place::Name(Located { dir, name, path: here, links }));
                 }
                 Err(errno) => return Err(FileError::os(path, errno)),
             }
@@ -65,6 +72,7 @@ pub(super) fn directory(root: &Dir, path: &RelPath) -> Result<Dir, FileError> {
     while let Some(name) = walk.todo.pop() {
         if name == ".." { walk.up()? } else { walk.down(name)? }
     }
+    walk.complete()?;
     walk.here()
 }
 
@@ -82,6 +90,9 @@ struct Walk<'a> {
     link: String,
     links: usize,
     steps: usize,
+    /// A directory on the way is not there. The walk goes on, since a path that leads out is to be told before one that
+    /// leads nowhere, and before the directories on its way are made.
+    missing: bool,
 }
 
 impl<'a> Walk<'a> {
@@ -97,6 +108,7 @@ impl<'a> Walk<'a> {
             link: String::new(),
             links: 0,
             steps: 0,
+            missing: false,
         }
     }
 
@@ -123,7 +135,13 @@ impl<'a> Walk<'a> {
 
     fn down(&mut self, name: OsString) -> Result<(), FileError> {
         self.step()?;
-        let dir = self.here()?;
+        let dir = match self.here() {
+            Err(FileError::Os { errno: Errno::ENOENT, .. }) if self.missing => {
+                self.names.push(name);
+                return Ok(());
+            }
+            here => here?,
+        };
         match dir.open_dir(&name) {
             Ok(next) => {
                 self.dir = Some(next);
@@ -138,6 +156,11 @@ impl<'a> Walk<'a> {
                 }
                 Err(errno) => Err(FileError::step(self.path, "cannot create its directory: ", errno)),
             },
+            Err(Errno::ENOENT) => {
+                (self.dir, self.missing) = (None, true);
+                self.names.push(name);
+                Ok(())
+            }
             Err(errno @ (Errno::ENOTDIR | Errno::ELOOP)) => match dir.read_link(&name) {
                 Ok(target) => self.splice(&name, &target),
                 Err(_) => Err(FileError::os(self.path, errno)),
@@ -160,6 +183,10 @@ impl<'a> Walk<'a> {
         self.link = self.shown(name);
         self.todo.extend(parts.rev().map(|part| OsString::from_vec(part.to_vec())));
         Ok(())
+    }
+
+    fn complete(&self) -> Result<(), FileError> {
+        if self.missing { Err(FileError::os(self.path, Errno::ENOENT)) } else { Ok(()) }
     }
 
     fn step(&mut self) -> Result<(), FileError> {

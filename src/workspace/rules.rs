@@ -1,7 +1,7 @@
 //! What `.gitignore` files hide. The files are read through the workspace's handles, bounded; links, pipes and the like
 //! under that name are passed over. Files outside the workspace, global ones included, have no say.
 
-use super::{Dir, Kind};
+use super::{Dir, Kind, syntax};
 use crate::limits;
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
@@ -55,11 +55,14 @@ fn read(dir: &Dir) -> Option<Gitignore> {
     }
     let mut bytes = Vec::new();
     dir.open_file(name).ok()?.take(limits::GITIGNORE_MAX_BYTES).read_to_end(&mut bytes).ok()?;
+    if bytes.len() as u64 == limits::GITIGNORE_MAX_BYTES {
+        // Half of a line may hide far more than all of it.
+        bytes.truncate(bytes.iter().rposition(|&byte| byte == b'\n').unwrap_or(0));
+    }
     let mut builder = GitignoreBuilder::new("");
-    let text = String::from_utf8_lossy(&bytes);
-    for line in text.strip_prefix('\u{feff}').unwrap_or(&text).lines() {
+    for line in bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes).split(|&byte| byte == b'\n') {
         // A line that is no pattern hides nothing; the others still count.
-        let _ = builder.add_line(None, line);
+        let _ = syntax::pattern(line).map(|line| builder.add_line(None, &line));
     }
     builder.build().ok().filter(|own| !own.is_empty())
 }

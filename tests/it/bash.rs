@@ -702,6 +702,29 @@ fn b14_the_next_turn_does_not_follow_what_replaced_the_workspace() {
 }
 
 #[test]
+fn b02_nothing_runs_where_it_could_not_be_found_again() {
+    const NAME: &str = "b02_nothing_runs_where_it_could_not_be_found_again";
+    if !root(NAME) || !crate::net::have("unshare", NAME) {
+        return;
+    }
+    let hidden = ["unshare", "-m", "--propagation", "private", "sh", "-c", "mount -t tmpfs none /proc && exec \"$0\""];
+    let foreign = ["unshare", "--pid", "--fork", "--kill-child"];
+    for way in [hidden.as_slice(), &foreign] {
+        let host = FakeHost::socket(one_by_one(&[bash("setsid sleep 300 & echo ran"), write("f", "x")])).start();
+        let vector = way.iter().chain([&crate::support::BIN]).map(Into::into).collect();
+        let ended = host.command(vector).user(0).deadline(SOON).payload(&host.payload("go")).run();
+        if ended.code != Some(0) && ["mount", "unshare"].iter().any(|word| ended.stderr.contains(word)) {
+            return crate::support::skip(NAME, ended.stderr.trim());
+        }
+        ended_well(&host, &ended);
+        let told = told(&host);
+        assert!(told[0].contains("/proc is missing, or shows another PID namespace"), "{way:?}: {}", told[0]);
+        assert!(told[1].contains("written"), "{}", told[1]);
+        assert_eq!(working_in(&host.workspace()), Vec::<String>::new());
+    }
+}
+
+#[test]
 fn b16_a_read_only_root_without_a_place_for_temporary_files() {
     const NAME: &str = "b16_a_read_only_root_without_a_place_for_temporary_files";
     if !root(NAME) || !crate::net::have("unshare", NAME) {

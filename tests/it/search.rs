@@ -1,5 +1,7 @@
 //! `grep` and `glob`, attacked through the library.
 
+mod ignored;
+
 use crate::files::approved;
 use ax_runner::tools::{Finished, arguments, glob, grep};
 use ax_runner::workspace::Workspace;
@@ -253,14 +255,39 @@ fn text_that_is_not_quite_text_is_searched_or_named() {
     place.write("utf16be", &utf16be);
     place.write("bom", b"\xef\xbb\xbffoo bom\n");
     place.write("early-nul", b"foo\0\n");
+    let utf32: Vec<u8> = "\u{feff}foo\n".chars().flat_map(|c| u32::from(c).to_le_bytes()).collect();
+    place.write("utf32", &utf32);
     place.write("a.gz", &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 0x4b, 0xcb, 0xcf, 7, 0]);
     let found = place.grep(json!({"pattern": "foo"}));
     let wanted = "bom:1:foo bom\ncrlf:1:foo\nlate-nul:902:foo here\nlatin1:1:caf\u{fffd} foo\nutf16:2:foo 16\nutf16be:1:foo be\n";
     assert_eq!(found["matches"], wanted);
-    assert!(found["note"].as_str().unwrap().contains("2 binary files were not searched (a.gz, early-nul)"), "{found}");
+    assert!(
+        found["note"].as_str().unwrap().contains("3 binary files were not searched (a.gz, early-nul, utf32)"),
+        "{found}"
+    );
+    let found = place.grep(json!({"pattern": "é foo"}));
+    let note = "1 file is not UTF-8 and was searched for ASCII text only (latin1)";
+    assert!(found["matches"] == "" && found["note"].as_str().unwrap().contains(note), "{found}");
     assert_eq!(place.matches("foo$"), "crlf:1:foo\nlatin1:1:caf\u{fffd} foo\n");
     assert_eq!(place.matches("^bar$"), "crlf:2:bar\n");
     assert_eq!(place.matches("^foo bom"), "bom:1:foo bom\n");
+}
+
+#[test]
+fn a_lone_cr_ends_no_line() {
+    let place = Place::new(&[("f", "foo\rbar\r\nfoo\r\n\rfoo\nfoo\r\r\nfoo")]);
+    let utf16: Vec<u8> = "\u{feff}foo\rbar\r\nfoo\r\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    place.write("g", &utf16);
+    for (pattern, wanted) in [
+        ("^foo$", "f:2:foo\nf:5:foo\ng:2:foo\n"),
+        ("foo$", "f:2:foo\nf:3:\u{240d}foo\nf:5:foo\ng:2:foo\n"),
+        ("^bar|^$|^.foo|.foo$", "f:3:\u{240d}foo\n"),
+        ("foo.bar", "f:1:foo\u{240d}bar\ng:1:foo\u{240d}bar\n"),
+        ("foo\\s+$", "f:4:foo\u{240d}\n"),
+        ("^[^b]*$", "f:2:foo\nf:3:\u{240d}foo\nf:4:foo\u{240d}\nf:5:foo\ng:2:foo\n"),
+    ] {
+        assert_eq!(place.matches(pattern), wanted, "{pattern}");
+    }
 }
 
 #[test]
@@ -381,10 +408,12 @@ fn what_is_wrong_with_a_call_is_said_before_anyone_is_asked() {
         (json!({"pattern": "a".repeat(10_001)}), "10001 characters; the limit is 10000"),
         (json!({"pattern": "a", "glob": "["}), "field `glob`: bad glob pattern"),
         (json!({"pattern": "a", "path": "a\0"}), "NUL"),
-        (json!({"pattern": "a", "max_results": 0}), "max_results"),
+        (json!({"pattern": "a", "max_results": 0}), "field `max_results` must be a whole number from 1 to 10000"),
         (json!({"pattern": "a", "max_results": 10_001}), "from 1 to 10000; received 10001"),
+        (json!({"pattern": "a", "max_results": "3"}), "from 1 to 10000; received \"3\""),
+        (json!({"pattern": "a", "max_results": 1e300}), "from 1 to 10000; received 1e+300"),
         (json!({"pattern": "a", "context_lines": 21}), "from 0 to 20; received 21"),
-        (json!({"pattern": "a", "context_lines": -1}), "context_lines"),
+        (json!({"pattern": "a", "context_lines": -1}), "from 0 to 20; received -1"),
         (
             json!({"pattern": "a", "output_mode": "x"}),
             "field `output_mode` must be one of \"content\", \"files\", \"count\"; received \"x\"",
@@ -424,6 +453,9 @@ fn odd_names_are_found_under_their_own_name() {
     assert_eq!(files.len(), names.len() + 1);
     assert!(names.iter().all(|name| files.iter().any(|file| file == name)), "{files:?}");
     assert!(files.contains(&"bad\u{fffd}".to_owned()));
+    for found in [place.glob(json!({"pattern": "bad*"})), place.grep(json!({"pattern": "hit"}))] {
+        assert!(found["note"].as_str().is_some_and(|note| note.contains("a byte that is not UTF-8")), "{found}");
+    }
     let found = place.matches("hit");
     assert_eq!(found.lines().count(), names.len() + 1);
     assert!(found.contains("new\\nline:1:hit\n"));

@@ -415,6 +415,31 @@ fn a_reply_means_its_calls_in_their_order() {
 }
 
 #[test]
+fn a_file_with_several_names_is_edited_in_the_order_of_the_calls() {
+    for _ in 0..3 {
+        let (host, told) = play_with(
+            at_once(&[
+                edit("f", "one", "two"),
+                edit("./d/../f", "two", "three"),
+                edit("link", "three", "four"),
+                edit("self/f", "four", "five"),
+                write(".ax/skills/a/SKILL.md", "---\nname: a\ndescription: d\n---\nx"),
+                call("skill_write", json!({"name": "a", "description": "second", "body": "b"})),
+                edit(".ax/skills/a/SKILL.md", "second", "third"),
+            ]),
+            |host| {
+                std::fs::write(host.workspace().join("f"), "one").unwrap();
+                std::os::unix::fs::symlink("f", host.workspace().join("link")).unwrap();
+                std::os::unix::fs::symlink(".", host.workspace().join("self")).unwrap();
+            },
+            |runner| runner,
+        );
+        assert!(told.iter().all(|told| !told.contains("error")), "{told:?}");
+        assert_eq!(std::fs::read(host.workspace().join("f")).unwrap(), b"five");
+    }
+}
+
+#[test]
 fn the_first_ten_minutes() {
     let calls = [
         bash("pwd && ls -la"),

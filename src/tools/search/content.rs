@@ -2,6 +2,7 @@
 //! same ones each time, and no more work than they need.
 
 use super::preview;
+use super::source::{Stopped, Text};
 use crate::limits;
 use crate::text;
 use crate::workspace::passed::Sample;
@@ -11,7 +12,7 @@ use grep_regex::RegexMatcher;
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkContextKind, SinkMatch};
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -59,6 +60,8 @@ pub(in crate::tools) struct Outcome {
     pub(in crate::tools) binary: Sample,
     /// Files searched only up to a line too long.
     pub(in crate::tools) long: Sample,
+    /// Files that are not UTF-8, with [`Query::foreign`].
+    pub(in crate::tools) foreign: Sample,
     /// Files that could not be read.
     pub(in crate::tools) unreadable: Sample,
     /// It was stopped before the end.
@@ -72,6 +75,8 @@ pub(in crate::tools) struct Query<'a> {
     pub(in crate::tools) context: usize,
     /// Results to find: lines, or files with the other wants.
     pub(in crate::tools) most: usize,
+    /// The pattern cannot be found in other encodings: say which files have one.
+    pub(in crate::tools) foreign: bool,
     pub(in crate::tools) stop: Stop<'a>,
 }
 
@@ -98,6 +103,7 @@ impl Query<'_> {
         for part in together(|| self.work(base, found, &shared)) {
             outcome.binary.merge(part.binary);
             outcome.long.merge(part.long);
+            outcome.foreign.merge(part.foreign);
             outcome.unreadable.merge(part.unreadable);
         }
         let results = shared.results.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -192,37 +198,28 @@ impl Shared {
     }
 }
 
-/// One thread's searcher and buffer.
+/// One thread's searcher and buffers.
 struct Worker<'a> {
     query: &'a Query<'a>,
     searcher: Searcher,
+    head: Vec<u8>,
     buffer: Vec<u8>,
 }
 
 impl<'a> Worker<'a> {
     fn new(query: &'a Query<'a>) -> Self {
         let searcher = SearcherBuilder::new()
-            .line_terminator(grep_matcher::LineTerminator::crlf())
             .line_number(query.want == Want::Lines)
             .before_context(query.context)
             .after_context(query.context)
             .binary_detection(BinaryDetection::none())
             .heap_limit(Some(limits::GREP_HEAP_MAX_BYTES))
             .build();
-        Self { query, searcher, buffer: vec![0; 64 * 1024] }
+        Self { query, searcher, head: vec![0; 64 * 1024], buffer: vec![0; 64 * 1024] }
     }
 
     /// Searches a file for at most `most` results and returns what it found of them.
     fn search(&mut self, path: &[u8], file: File, most: usize, outcome: &mut Outcome) -> usize {
-        let mut source = Source {
-            file,
-            buffer: &mut self.buffer,
-            start: 0,
-            end: 0,
-            begun: false,
-            binary: false,
-            stop: self.query.stop,
-        };
         let mut collect = Collect {
             matcher: self.query.matcher,
             want: self.query.want,
@@ -231,10 +228,21 @@ impl<'a> Worker<'a> {
             matches: 0,
             units: 0,
         };
-        let ended = self.searcher.search_reader(self.query.matcher, &mut source, &mut collect);
-        let Source { binary, .. } = source;
+        let ended = match Text::open(file, &mut self.head, &mut self.buffer, self.query.foreign, self.query.stop) {
+            Ok(Some(mut text)) => {
+                let ended = self.searcher.search_reader(self.query.matcher, &mut text, &mut collect);
+                if text.foreign {
+                    outcome.foreign.add(path);
+                }
+                ended
+            }
+            Ok(None) => {
+                outcome.binary.add(path);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        };
         match ended {
-            _ if binary => outcome.binary.add(path),
             Ok(()) => {}
             Err(error) if error.get_ref().is_some_and(|inner| inner.is::<Stopped>()) => outcome.stopped = true,
             Err(error) if error.to_string().contains("allocation limit") => outcome.long.add(path),
@@ -249,53 +257,6 @@ impl<'a> Worker<'a> {
         weight
     }
 }
-
-/// A file that is given up as binary after its first bytes, and in the middle when the search is stopped.
-struct Source<'a> {
-    file: File,
-    buffer: &'a mut [u8],
-    start: usize,
-    end: usize,
-    begun: bool,
-    binary: bool,
-    stop: Stop<'a>,
-}
-
-impl Read for Source<'_> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        if self.start == self.end {
-            if self.begun && into.len() >= self.buffer.len() {
-                self.check()?;
-                return self.file.read(into);
-            }
-            self.check()?;
-            (self.start, self.end) = (0, self.file.read(self.buffer)?);
-            if !self.begun {
-                self.begun = true;
-                let probe = &self.buffer[..self.end.min(limits::BINARY_PROBE_BYTES)];
-                let utf16 = probe.starts_with(b"\xff\xfe") || probe.starts_with(b"\xfe\xff");
-                self.binary = !utf16 && probe.contains(&0);
-                if self.binary {
-                    self.end = 0;
-                }
-            }
-        }
-        let count = into.len().min(self.end - self.start);
-        into[..count].copy_from_slice(&self.buffer[self.start..][..count]);
-        self.start += count;
-        Ok(count)
-    }
-}
-
-impl Source<'_> {
-    fn check(&self) -> io::Result<()> {
-        if self.stop.now() { Err(io::Error::other(Stopped)) } else { Ok(()) }
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("stopped")]
-struct Stopped;
 
 struct Collect<'a> {
     matcher: &'a RegexMatcher,

@@ -4,13 +4,20 @@ pub(super) mod content;
 pub(super) mod note;
 pub(crate) mod pattern;
 pub(super) mod preview;
+mod source;
 
-use super::file_result::confined;
+use super::Finished;
+use super::arguments::whole;
+use super::file_result::{confined, done, failed};
 use crate::limits;
-use crate::wire::check;
-use crate::workspace::walk::Base;
+use crate::wire::{Operation, check};
+use crate::workspace::walk::{Base, Stop};
 use crate::workspace::{FileError, RelPath, Workspace};
+use pattern::Pattern;
+use serde::{Deserializer, Serialize};
 use std::fs::File;
+use std::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 /// Where a search starts.
 pub(super) enum Start {
@@ -37,13 +44,34 @@ pub(super) fn path(tool: &str, given: Option<String>, workspace: &Workspace) -> 
     Ok((given, path))
 }
 
+/// A glob pattern argument of a search at `path`; `negatable` if a leading `!` turns it around.
+pub(super) fn pattern(
+    (tool, field): (&str, &'static str),
+    given: &str,
+    path: &RelPath,
+    workspace: &Workspace,
+    negatable: bool,
+) -> Result<Pattern, String> {
+    check::field(field, given, limits::PATH_MAX_UNITS, "").map_err(|error| format!("{tool}: {error}"))?;
+    let base = path.as_path().to_str().unwrap_or_default();
+    let pattern = Pattern::new(given, base, workspace.root(), negatable);
+    pattern.map_err(|error| format!("{tool}: field `{field}`: {error}"))
+}
+
 /// The number of results asked for.
-pub(super) fn max_results(tool: &str, given: Option<u64>) -> Result<usize, String> {
-    let Some(given) = given else { return Ok(limits::SEARCH_RESULTS_DEFAULT) };
-    usize::try_from(given).ok().filter(|max| (1..=limits::SEARCH_RESULTS_MAX).contains(max)).ok_or_else(|| {
-        format!(
-            "{tool}: field `max_results` must be an integer from 1 to {}; received {given}",
-            limits::SEARCH_RESULTS_MAX
-        )
-    })
+pub(super) fn max_results<'de, D: Deserializer<'de>>(source: D) -> Result<Option<usize>, D::Error> {
+    whole(source, 1..=limits::SEARCH_RESULTS_MAX)
+}
+
+/// Runs a search to its end or its time limit.
+pub(super) fn finish<T: Serialize>(
+    operation: Operation,
+    path: &RelPath,
+    cancel: &CancellationToken,
+    search: impl FnOnce(Stop<'_>) -> Result<T, FileError>,
+) -> Finished {
+    match search(Stop { cancel, deadline: Instant::now() + limits::SEARCH_TIMEOUT }) {
+        Ok(found) => done(operation, path, &found),
+        Err(error) => failed(operation, path, &format!("Error searching: {error}")),
+    }
 }

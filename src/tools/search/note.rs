@@ -38,6 +38,13 @@ impl Notes {
         self.sample("directories are too deep and were skipped", &passed.deep, ": name one as path to search it");
     }
 
+    /// Says what a path that is no text looks like in the results.
+    pub(in crate::tools) fn names<'a>(&mut self, mut paths: impl Iterator<Item = &'a [u8]>) {
+        if paths.any(|path| std::str::from_utf8(path).is_err()) {
+            self.add("U+FFFD (\u{fffd}) in a path stands for a byte that is not UTF-8: reach such a file with bash, with ? in its place");
+        }
+    }
+
     /// The search did not come to its end.
     pub(in crate::tools) fn stopped(&mut self) {
         let seconds = limits::SEARCH_TIMEOUT.as_secs();

@@ -80,12 +80,12 @@ fn relative<'a>(raw: &'a str, root: &Path) -> (bool, Option<&'a str>) {
     (true, rest.and_then(|rest| rest.strip_prefix('/')))
 }
 
-/// The pattern, and the same with its brackets and braces as plain characters: names such as `[id].tsx` are common, and
-/// nobody thinks of escaping them.
+/// The pattern, and the same with its brackets, braces and backslashes as plain characters: names such as `[id].tsx` are
+/// common, and nobody thinks of escaping them.
 fn readings(pattern: &str) -> Vec<String> {
     let mut readings = vec![pattern.to_owned()];
-    if pattern.contains(['[', '{']) && !pattern.contains('\\') {
-        let escape = |c| if matches!(c, '[' | ']' | '{' | '}') { format!("\\{c}") } else { String::from(c) };
+    if pattern.contains(['[', '{', '\\']) {
+        let escape = |c| if matches!(c, '[' | ']' | '{' | '}' | '\\') { format!("\\{c}") } else { String::from(c) };
         readings.push(pattern.chars().map(escape).collect());
     }
     readings
@@ -198,6 +198,8 @@ mod tests {
             ("**", "", "a/b", Take),
             ("foo..bar/*.txt", "", "foo..bar/a.txt", Take),
             ("\\*", "", "*", Take),
+            ("a\\b", "", "d/a\\b", Take),
+            ("a\\b/[c].*", "", "a\\b/[c].x", Take),
             ("[a-c]?", "", "b1", Take),
             ("[...slug].ts", "", "a/[...slug].ts", Take),
             ("app/[id]/page.tsx", "", "app/[id]/page.tsx", Take),

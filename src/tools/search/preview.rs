@@ -7,7 +7,6 @@ use std::ops::Range;
 /// Shows a line, its end stripped. Of one that is too long, the part around `hit`.
 pub(super) fn line(bytes: &[u8], hit: Option<Range<usize>>) -> String {
     let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
-    let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
     if bytes.len() <= limits::GREP_LINE_MAX_BYTES {
         return visible(bytes);
     }
@@ -48,8 +47,8 @@ mod tests {
 
     #[test]
     fn short_lines_are_whole_and_clean() {
-        assert_eq!(line(b"a\tb\r\n", None), "a\tb");
-        assert_eq!(line(b"a\0\x1b[31m\xff\x7f\r", None), "a\u{2400}\u{241b}[31m\u{fffd}\u{2421}");
+        assert_eq!(line(b"a\tb\n", None), "a\tb");
+        assert_eq!(line(b"a\0\x1b[31m\xff\x7f\r", None), "a\u{2400}\u{241b}[31m\u{fffd}\u{2421}\u{240d}");
         assert_eq!(line("é\u{85}".as_bytes(), None), "é\u{fffd}");
     }
 

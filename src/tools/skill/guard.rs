@@ -6,7 +6,7 @@ use crate::limits;
 use crate::workspace::{FileError, RelPath, Workspace};
 use nix::errno::Errno;
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Does a person take part in this session?
 fn interactive(session_id: Option<&str>) -> bool {
@@ -28,13 +28,14 @@ pub fn is_skill_md(path: &Path) -> bool {
 }
 
 /// The bytes of an existing SKILL.md whose frontmatter this session may not change; `None` when a write to `path` needs no
-/// check. Links are followed, so another name for the file is no way around.
+/// check. Links are followed, so another name for the file is no way around, and neither is a SKILL.md that is a link.
 pub fn protected(workspace: &Workspace, path: &RelPath, session_id: Option<&str>) -> Result<Option<Vec<u8>>, String> {
-    let found = match workspace.locate(path) {
-        Ok(at) if !interactive(session_id) && is_skill_md(&at.path) => workspace.read(path, limits::FILE_MAX_BYTES),
-        _ => return Ok(None),
-    };
-    match found {
+    let Ok(at) = workspace.locate(path) else { return Ok(None) };
+    let mut names = at.links.iter().map(PathBuf::as_path).chain([path.as_path(), &at.path]);
+    if interactive(session_id) || !names.any(is_skill_md) {
+        return Ok(None);
+    }
+    match workspace.read(path, limits::FILE_MAX_BYTES) {
         Ok((old, _)) => Ok(Some(old)),
         Err(FileError::Os { errno: Errno::ENOENT, .. }) => Ok(None),
         Err(error) => Err(format!("cannot check the SKILL.md that would be replaced: {error}")),

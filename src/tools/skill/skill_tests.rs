@@ -168,11 +168,17 @@ fn a_skill_is_protected_under_each_of_its_names_unless_a_person_is_there() {
     std::fs::write(tree.path().join(".ax/skills/a/SKILL.md"), "x").unwrap();
     std::os::unix::fs::symlink(".ax/skills", tree.path().join("dir")).unwrap();
     std::os::unix::fs::symlink("dir/a/SKILL.md", tree.path().join("file")).unwrap();
+    // A definition that is itself a link, behind a directory of another name.
+    std::fs::create_dir_all(tree.path().join(".ax/skills/c")).unwrap();
+    std::fs::write(tree.path().join("text"), "x").unwrap();
+    std::os::unix::fs::symlink("../../../text", tree.path().join(".ax/skills/c/SKILL.md")).unwrap();
+    std::os::unix::fs::symlink("dir/c/SKILL.md", tree.path().join("chain")).unwrap();
     let ws = Workspace::open(tree.path()).unwrap();
     let found = |path: &str, session| protected(&ws, &ws.path(path).unwrap(), session).unwrap().is_some();
     for session in [None, Some(""), Some("scheduler:dm:x"), Some("2f1c2f04-4d0e-4a53-9a53-0d6f2f7b9c11"), Some("HTTP:")]
     {
-        for path in [".ax/skills/a/SKILL.md", "./.ax/../.ax/skills/a/SKILL.md", "dir/a/SKILL.md", "file"] {
+        let direct = [".ax/skills/a/SKILL.md", "./.ax/../.ax/skills/a/SKILL.md", "dir/a/SKILL.md", "file"];
+        for path in direct.into_iter().chain([".ax/skills/c/SKILL.md", "dir/c/SKILL.md", "chain"]) {
             assert!(found(path, session), "{path} {session:?}");
         }
         assert!(!found(".ax/skills/b/SKILL.md", session) && !found("none", session) && !found(".ax/skills/a", session));

@@ -42,6 +42,8 @@ fn links_do_not_lead_out() {
     place.link("ring_b", "ring_a");
     place.link("proc", "/proc/self/root");
     place.link("zero", "/dev/zero");
+    place.link("ghost", "nowhere/../../out/secret");
+    place.link("ghost_dir", "deep/none/../../back");
     place.link("tty", "/dev/tty");
     for path in [
         "abs",
@@ -56,6 +58,9 @@ fn links_do_not_lead_out() {
         "two",
         "three",
         "up/out/secret",
+        "ghost",
+        "ghost_dir/in/up/out/n",
+        "nowhere/ghost_dir/../../ghost",
         "deep/in/up/out/secret",
         "back/in/x",
         "self",

@@ -102,6 +102,15 @@ fn whatever_the_bytes_the_result_is_bounded_and_says_so() {
     let outcome = place.read(json!({"path": "second", "offset": 2}));
     assert!(note(&outcome).contains("line 2 is very long") && note(&outcome).contains("continue with offset 3"));
     assert_eq!(content(&place.read(json!({"path": "second", "offset": 3}))), "last\n");
+    // The advice for the rest of a line is to be had as it stands there: from the first byte that was not shown.
+    for (text, bytes) in [("é".repeat(150_000).into_bytes(), 100_000), (b"ab\xff".repeat(70_000), 100_000)] {
+        place.put("advice", [b"x\n".as_slice(), &text, b"\n"].concat());
+        let outcome = place.read(json!({"path": "advice", "offset": 2}));
+        let (shown, said) = (content(&outcome), note(&outcome));
+        let rest = format!("sed -n 2p FILE | cut -b {}-{}", bytes + 1, bytes + 25_000);
+        assert!(said.contains(&format!("only its first {bytes} bytes are shown")) && said.contains(&rest), "{said}");
+        assert_eq!(shown, String::from_utf8_lossy(&text[..bytes]), "{said}");
+    }
 }
 
 #[test]
@@ -121,6 +130,8 @@ fn other_encodings_are_named() {
     let place = Place::new();
     place.put("u16", b"\xff\xfeh\0i\0\n\0");
     assert!(note(&place.read(json!({"path": "u16"}))).contains("UTF-16"));
+    place.put("u32", b"\xff\xfe\0\0h\0\0\0");
+    assert!(note(&place.read(json!({"path": "u32"}))).contains("iconv -f UTF-32"));
     place.put("latin", b"caf\xe9\n");
     let outcome = place.read(json!({"path": "latin"}));
     assert_eq!(content(&outcome), "caf\u{fffd}\n");
@@ -139,6 +150,7 @@ fn failures_name_the_path_as_it_was_written() {
     place.read(json!({"path": "dir/f/x"})).fails_with("not a directory");
     place.read(json!({"path": "dir"})).fails_with("dir: is a directory");
     place.read(json!({"path": "dir/f/"})).fails_with("ends with a slash");
+    place.read(json!({"path": "dir/f/."})).fails_with("(or /.)");
     place.read(json!({"path": "."})).fails_with("is a directory");
     place.read(json!({"path": ""})).fails_with("empty");
     place.read(json!({"path": "a\u{0}b"})).fails_with("NUL");

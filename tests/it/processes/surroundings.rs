@@ -117,6 +117,26 @@ fn the_environment_is_the_list_and_nothing_else() {
 }
 
 #[test]
+fn variables_that_no_program_can_be_given_are_named() {
+    alone("surroundings::variables_that_no_program_can_be_given_are_named", async {
+        let mut session = Session::new();
+        let bare = session.env.clone();
+        session.env.with("BIG_KEY", &"x".repeat(3 << 20)).unwrap();
+        let answer = session.bash("echo never").await;
+        let wanted = "Command error: no command can run: the variable BIG_KEY has 3145736 bytes, and";
+        assert!(answer.output.contains(wanted) && answer.code == 1, "{}", answer.output);
+        session.env = bare;
+        for at in 0..70 {
+            session.env.with(&format!("KEY_{at}"), &"x".repeat(100_000 + at)).unwrap();
+        }
+        let answer = session.bash("echo never").await;
+        let wanted =
+            ["the command (10 bytes) and its variables (", "the largest is KEY_69", "fewer or shorter credentials"];
+        assert!(wanted.iter().all(|words| answer.output.contains(words)), "{}", answer.output);
+    });
+}
+
+#[test]
 fn home_is_the_workspace() {
     alone("surroundings::home_is_the_workspace", async {
         let session = Session::new();

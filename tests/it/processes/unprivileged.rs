@@ -200,6 +200,8 @@ fn an_image_without_bash_is_an_answer() {
         let session = Session::new();
         std::fs::create_dir(session.root().join("dev")).unwrap();
         std::fs::write(session.root().join("dev/null"), "").unwrap();
+        std::fs::create_dir(session.root().join("proc")).unwrap();
+        std::os::unix::fs::symlink(std::process::id().to_string(), session.root().join("proc/self")).unwrap();
         if nix::unistd::chroot(session.root()).is_err() {
             return crate::support::skip(NAME, "needs root for an empty root directory");
         }
