@@ -38,7 +38,7 @@ pub use environment::{ChildEnv, RefusedName};
 pub use stdin::{StdinError, read_stdin};
 
 #[cfg(target_os = "linux")]
-pub use harden::{HardenError, close_inherited, harden};
+pub use harden::{HardenError, close_inherited, harden, hear_children};
 #[cfg(target_os = "linux")]
 pub use known::{Known, adopt_orphans};
 #[cfg(target_os = "linux")]

@@ -17,6 +17,7 @@ net_tests() {
   open_ways
   policies_that_do_not_start
   environments_that_do_not_start
+  what_a_parent_leaves
   old_flows
   inbound
   reruns
@@ -285,6 +286,40 @@ EOF
   reset_rules
 }
 
+# What whoever starts us may leave behind: a packet socket, which no packet rule sees; files and directories of the machine's;
+# the end of children ignored.
+what_a_parent_leaves() {
+  cat >"$TMP/leaky" <<'EOF'
+import os, signal, socket, sys
+packets = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 3)
+packets.bind(("eth0", 0))
+raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, 1)
+left = [packets.fileno(), raw.fileno(), os.open("/etc/shadow", os.O_RDONLY), os.open("/root", os.O_PATH)]
+for number, place in zip(left, range(20, 24)):
+    os.dup2(number, place, inheritable=True)
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+os.execv(sys.argv[1], sys.argv[1:])
+EOF
+  cat >"$TMP/left" <<'EOF'
+import os, socket
+print("left", *[number for number in range(20, 24) if os.path.islink(f"/proc/self/fd/{number}")])
+try:
+    socket.socket(fileno=20).send(b"\xff" * 6 + b"\x02" * 6 + b"\x88\xb5CANARY")
+except OSError:
+    pass
+EOF
+  reset_rules
+  WRAP="/usr/bin/python3 $TMP/leaky"
+  sniff_start
+  run_enter AX_NET_POLICY=none -- -- bash -c "(exit 3); echo \$?; exec /usr/bin/python3 $TMP/left"
+  sniff_stop "$NOISE"
+  WRAP=
+  SEEN="exit $RC, $PACKETS packets: $SHOWN $OUT $ERR"
+  check "N09 what a parent left open is closed, and its packet socket sends nothing" eval "[ '$RC$PACKETS' = 00 ] && [[ '$OUT' == *left ]]"
+  check "N04 started where the end of children is ignored, all is heard" eval "[[ '$OUT' == 3* ]]"
+  reset_rules
+}
+
 old_flows() {
   reset_rules
   # A connection from before the rules must not carry on.
@@ -454,12 +489,16 @@ name_servers() {
   background "${IN_PEER[@]}" /usr/bin/python3 "$HERE/dns.py" $PEER4 $PEER4 $PEER6
   wait_for 'listens -u "53 and src $PEER4" in_peer && listens -t 53 in_peer'
   local name
-  for name in refused6 silent6 double truncated flaky; do
+  for name in refused6 silent6 double truncated flaky under_score; do
     reset_rules
     run_enter AX_NET_POLICY=allow AX_NET_ALLOW=$name.test:3128 -- -- socat $PATIENT - TCP4:$name.test:3128
     SEEN="exit $RC after $MS ms: $OUT $ERR"
     check "N13 a server that is $name: resolved, and usable after the rules ($MS ms)" [ "$OUT" = greeting ]
   done
+  reset_rules
+  run_enter AX_NET_POLICY=allow AX_NET_ALLOW=double.test.:3128 -- -- socat $PATIENT - TCP4:double.test.:3128
+  SEEN="exit $RC after $MS ms: $OUT $ERR"
+  check "N13 a name with its final dot, usable after the rules" [ "$OUT" = greeting ]
   reset_rules
   if has_ipv6; then
     run_enter AX_NET_POLICY=allow AX_NET_ALLOW=only6.test:3129 -- -- socat $PATIENT - TCP6:only6.test:3129
