@@ -35,8 +35,7 @@ web_up() {
   STARTED+=($!)
   if have squid; then
     mkdir -p "$TMP/web/squid" && chmod 777 "$TMP/web/squid"
-    # With its usual buffer squid 5 takes a client that sends faster than the origin reads for one that has gone: it reads
-    # into no room, and sees an end.
+    # With its usual buffer squid 5.7 often sees the end of a client that is still sending fast, also without our bridge.
     cat >"$TMP/web/squid.conf" <<END
 client_request_buffer_max_size 256 MB
 http_port 127.0.0.1:3129
