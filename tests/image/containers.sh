@@ -175,7 +175,7 @@ ipc=\$(dirname "\$AX_IPC_SOCKET")
 chmod 711 "\$ipc"; chmod 666 "\$ipc"/*.sock
 export CONTAINERS_CONF=$CONTAINERS_CONF CONTAINERS_STORAGE_CONF=$CONTAINERS_STORAGE_CONF PATH=$PATH
 if [ -n "${WEB_PROXY:-}" ]; then
-  socat UNIX-LISTEN:"\$ipc/web.sock",fork,mode=666 SYSTEM:'echo proxied' >/dev/null 2>&1 &
+  socat UNIX-LISTEN:"\$ipc/web.sock",fork,mode=666 SYSTEM:'read -r request; echo proxied' >/dev/null 2>&1 &
   (tail -f /dev/null --pid=\$\$; kill \$!) >/dev/null 2>&1 &
   until [ -S "\$ipc/web.sock" ]; do sleep 0.05; done
 fi
