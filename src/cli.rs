@@ -3,7 +3,6 @@
 use crate::runner::{self, Request};
 use crate::{doctor, enter, log, os, prompt, sidecar};
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
@@ -151,7 +150,7 @@ fn node(args: &[OsString], environment: &[(OsString, OsString)]) -> u8 {
 const NOT_FOUND: u8 = 127;
 
 fn print(text: &str) -> u8 {
-    u8::from(io::stdout().write_all(text.as_bytes()).is_err())
+    u8::from(os::write_stdout(text.as_bytes()).is_err())
 }
 
 /// A panic is one line on stderr in the shape of the log, never a backtrace in between (CASES I11).

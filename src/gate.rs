@@ -10,8 +10,9 @@ use crate::wire::check::{self, FieldError};
 use crate::wire::{Action, Approve, Report};
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 /// A call the host has agreed to. Holds exactly what was shown.
@@ -61,13 +62,15 @@ pub struct Gate {
     redactor: Arc<Redactor>,
     reports: TaskTracker,
     slots: Arc<Semaphore>,
+    /// When the last report set out.
+    latest: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Gate {
     /// A gate for one turn. `redactor` knows what must not get into the audit log.
     pub fn new(host: Host, redactor: Redactor) -> Self {
         let slots = Arc::new(Semaphore::new(limits::REPORTS_PENDING_MAX));
-        Self { host, redactor: Arc::new(redactor), reports: TaskTracker::new(), slots }
+        Self { host, redactor: Arc::new(redactor), reports: TaskTracker::new(), slots, latest: Arc::default() }
     }
 
     /// Asks the host. Only an answer with exactly `approved: true` is consent.
@@ -88,7 +91,8 @@ impl Gate {
             reply.read().map_err(|_| Refusal::Rejected("its answer could not be understood".to_owned()))?;
         match (verdict.ok, verdict.approved) {
             (Some(Value::Bool(true)), Some(Value::Bool(true))) => match changed(&call.approve(), &verdict.other) {
-                None => Ok(Approved(call)),
+                // A yes with an error is no yes.
+                None => verdict.error.map_or(Ok(Approved(call)), |error| Err(Refusal::Rejected(error))),
                 Some(field) => Err(Refusal::Rejected(format!("its answer has another {field} than this call"))),
             },
             // A refused question carries no verdict; saying "denied" would teach the model the wrong lesson.
@@ -111,6 +115,7 @@ impl Gate {
         let Ok(slot) = self.slots.clone().acquire_owned().await else { return };
         // What has happened is told even when the turn has been cancelled meanwhile.
         let host = self.host.uncancelled();
+        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         self.reports.spawn(async move {
             if let Err(error) = host.call(&Action::SandboxResult(report)).await {
                 tracing::warn!(component = "gate", error = %error, "report_failed");
@@ -127,17 +132,19 @@ impl Gate {
         self.reports.reopen();
     }
 
-    /// Waits until every report is acknowledged or given up, at most [`limits::REPORT_FLUSH`], or
+    /// Waits until every report is acknowledged or given up, at most until the last is [`limits::REPORT_FLUSH`] old, or
     /// [`limits::REPORT_FLUSH_STOPPED`] once the turn is cancelled.
     pub async fn flush(&self) {
         self.reports.close();
+        let latest = *self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = latest.unwrap_or_else(Instant::now) + limits::REPORT_FLUSH;
         let stopped = async {
             self.host.cancel().cancelled().await;
             tokio::time::sleep(limits::REPORT_FLUSH_STOPPED).await;
         };
         let finished = tokio::select! {
             () = self.reports.wait() => true,
-            () = tokio::time::sleep(limits::REPORT_FLUSH) => false,
+            () = tokio::time::sleep_until(until) => false,
             () = stopped => false,
         };
         if !finished {
@@ -147,18 +154,28 @@ impl Gate {
     }
 }
 
-/// The field of the call that a consent names with another value, on its own or in an object of arguments. A host that
-/// means to change a call must not see the original run; echoing it is fine.
+/// The field of the call that a consent names with another value, at any depth. A host that means to change a call must not
+/// see the original run; echoing it is fine.
 fn changed(question: &Approve, answer: &Map<String, Value>) -> Option<&'static str> {
-    const NAMES: [&str; 6] = ["operation", "command", "path", "content", "old_string", "new_string"];
-    let objects = || std::iter::once(answer).chain(answer.values().filter_map(Value::as_object));
-    let named = |name: &&str| objects().filter_map(|object| object.get(*name)).any(|value| !value.is_null());
-    if !NAMES.iter().any(named) {
+    let mut named = Vec::new();
+    answer.iter().for_each(|(key, value)| find_named(key, value, &mut named));
+    if named.is_empty() {
         return None;
     }
     let asked = serde_json::to_value(question).unwrap_or_default();
-    let differs = |name: &&str| objects().filter_map(|object| object.get(*name)).any(|value| *value != asked[*name]);
-    NAMES.into_iter().find(|name| named(name) && differs(name))
+    named.into_iter().find(|(name, value)| **value != asked[*name]).map(|(name, _)| name)
+}
+
+/// Everything in an answer that is called like a field of a call. Its depth is the parser's limit.
+fn find_named<'a>(key: &str, value: &'a Value, found: &mut Vec<(&'static str, &'a Value)>) {
+    const NAMES: [&str; 6] = ["operation", "command", "path", "content", "old_string", "new_string"];
+    let name = NAMES.into_iter().find(|name| *name == key && !value.is_null());
+    found.extend(name.map(|name| (name, value)));
+    match value {
+        Value::Object(fields) => fields.iter().for_each(|(key, value)| find_named(key, value, found)),
+        Value::Array(items) => items.iter().for_each(|item| find_named("", item, found)),
+        _ => {}
+    }
 }
 
 fn fits(question: &Approve) -> Result<(), FieldError> {

@@ -94,8 +94,9 @@ pub const SEND_QUEUE_FRAMES: usize = 32;
 
 /// Time for an ordinary call: there are no heartbeats, and slow catalog tools need minutes (PROTOCOL T20).
 pub const HTTP_CALL_TIMEOUT: Duration = Duration::from_secs(300);
-/// Time to deliver an answer of up to 1 MiB.
-pub const HTTP_ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time to deliver an answer to a host that is away or asks for patience, more than one wait of [`HTTP_RETRY_AFTER_MAX`]; one
+/// that is silent has [`ANSWER_TIMEOUT`].
+pub const HTTP_ANSWER_PATIENCE: Duration = Duration::from_secs(60);
 /// Silence inside a reply's body after which the connection counts as lost.
 pub const HTTP_BODY_SILENCE: Duration = Duration::from_secs(30);
 /// Idle connections are closed before a Node server does it after 5 s (PROTOCOL §4.1).
@@ -155,8 +156,8 @@ pub const TOOL_CALLS_MAX: usize = 50;
 /// Model calls in one turn. Every one but the last has at least one tool call, so a turn that ends by itself stays under
 /// it; a model that answers every refusal with another call does not.
 pub const LLM_ROUNDS_MAX: usize = TOOL_CALLS_MAX + 20;
-/// Pieces of text on their way to stdout: each round says at most two, and the runner two more.
-pub const ANSWER_PIECES: usize = 2 * LLM_ROUNDS_MAX + 2;
+/// Pieces of text on their way to stdout: each round says at most two, and the runner four more.
+pub const ANSWER_PIECES: usize = 2 * LLM_ROUNDS_MAX + 4;
 /// Consecutive failures after which a forwarded tool is refused for the rest of the turn (PROTOCOL §6.7).
 pub const BREAKER_FAILURES: u32 = 3;
 /// Tool calls of one reply that run at the same time. All are answered; more than this wait, so that a reply with
@@ -166,8 +167,9 @@ pub const TOOL_CALLS_PARALLEL: usize = 16;
 pub const LLM_MALFORMED_RETRIES: u32 = 1;
 /// Time pending reports get before the model is asked again: a host takes a millisecond, and one that is slow must not hold up the turn.
 pub const REPORT_SETTLE: Duration = Duration::from_millis(200);
-/// Time pending reports get before the answer is sent without them.
-pub const REPORT_FLUSH: Duration = Duration::from_secs(5);
+/// Time the last report gets before the answer is sent without it. A model's round is longer, so a host that leaves reports
+/// unanswered seldom holds up an answer.
+pub const REPORT_FLUSH: Duration = Duration::from_secs(2);
 /// The same when the turn was cancelled: the process has to end within [`SHUTDOWN`].
 pub const REPORT_FLUSH_STOPPED: Duration = Duration::from_millis(300);
 /// Reports under way at once; the tools wait beyond it instead of piling them up.
@@ -344,9 +346,6 @@ pub const GREP_PATTERN_MAX_UNITS: usize = 10_000;
 pub const GREP_CONTEXT_MAX_LINES: usize = 20;
 /// Results one search may ask for (PROTOCOL §14).
 pub const SEARCH_RESULTS_MAX: usize = 10_000;
-
-// --- search (PROTOCOL §7, §8.3) --------------------------------------------------------------------------------------
-
 /// Time for one search; then what was found so far is returned and said to be incomplete.
 pub const SEARCH_TIMEOUT: Duration = Duration::from_secs(20);
 /// Results of a search that names no number (PROTOCOL §8.3).

@@ -93,7 +93,7 @@ pub(super) fn request(pieces: &[String], so_far: Option<&str>) -> LlmCall {
     }
     messages
         .extend(pieces.iter().map(|piece| Message::text(Role::User, format!("Transcript:\n\n{}", piece.trim_end()))));
-    LlmCall { model: None, task_type: Some(TaskType::Fast), messages, tools: Vec::new(), max_tokens: None }
+    LlmCall { model: None, task_type: Some(TaskType::Fast), messages, tools: [].into(), max_tokens: None }
 }
 
 /// A summary as it can be used; `None` when it is blank.

@@ -55,6 +55,8 @@ struct Answer {
 struct Round {
     said: Message,
     answers: Vec<Answer>,
+    /// Of its JSON. Kept, because counting costs as much as sending.
+    bytes: usize,
 }
 
 /// See the module.
@@ -66,6 +68,8 @@ pub struct Conversation {
     message: String,
     media: Vec<Block>,
     rounds: Vec<Round>,
+    /// Of what stands before the rounds.
+    opening_bytes: usize,
     room: Room,
     left_out_turns: usize,
     left_out_rounds: usize,
@@ -81,6 +85,7 @@ impl Conversation {
             text => filled(&text),
         };
         Self {
+            opening_bytes: history.iter().map(size).sum::<usize>() + size(&message),
             summary: Vec::new(),
             history,
             message,
@@ -94,13 +99,13 @@ impl Conversation {
 
     /// The same, after a summary of what came before the history.
     pub(super) fn after(self, summary: Vec<Message>) -> Self {
-        Self { summary, ..self }
+        Self { opening_bytes: self.opening_bytes + summary.iter().map(size).sum::<usize>(), summary, ..self }
     }
 
     /// Adds a round: the model's message and a result, with its call's id, for each of the calls in it.
     pub fn add(&mut self, said: Message, results: impl IntoIterator<Item = (String, String)>) {
         let answers = results.into_iter().map(|(id, text)| Answer { id, text: result_text(&text) }).collect();
-        self.rounds.push(Round { said, answers });
+        self.rounds.push(Round { said, answers, bytes: 0 }.measured());
     }
 
     /// The messages to send, after room was made for them.
@@ -173,9 +178,7 @@ impl Conversation {
     }
 
     fn bytes(&self) -> usize {
-        let history: usize = self.summary.iter().chain(&self.history).map(size).sum();
-        let rounds: usize = self.rounds.iter().map(Round::bytes).sum();
-        history + rounds + size(&self.message) + limits::REQUEST_SLACK_BYTES
+        self.opening_bytes + self.rounds.iter().map(|round| round.bytes).sum::<usize>() + limits::REQUEST_SLACK_BYTES
     }
 
     /// Makes room, if there is not enough, down to three quarters of it.
@@ -206,7 +209,9 @@ impl Conversation {
         let mut keep = units(&self.message);
         while bytes > self.room.text && keep > limits::SHORTENED_RESULT_UNITS {
             keep /= 2;
+            let before = size(&self.message);
             self.message = shortened(&self.message, keep, "");
+            self.opening_bytes -= before - size(&self.message);
             bytes = self.bytes();
         }
     }
@@ -228,7 +233,9 @@ impl Conversation {
         let next = oldest.iter().skip(1).position(|message| message.role == Role::User);
         let count = next.map_or(oldest.len(), |next| next + 1);
         self.left_out_turns += count;
-        (count > 0).then(|| oldest.drain(..count).map(|message| size(&message)).sum())
+        let freed = oldest.drain(..count).map(|message| size(&message)).sum();
+        self.opening_bytes -= freed;
+        (count > 0).then_some(freed)
     }
 
     fn drop_round(&mut self) -> bool {
@@ -242,6 +249,14 @@ impl Conversation {
 }
 
 impl Round {
+    /// With its bytes counted.
+    fn measured(self) -> Self {
+        // The JSON around a result that is a message of its own.
+        const FRAME: usize = 90;
+        let answers = self.answers.iter().map(|it| size(&it.text) + size(&it.id) + FRAME);
+        Self { bytes: size(&self.said) + answers.sum::<usize>(), ..self }
+    }
+
     /// Shortens results until `excess` bytes are saved; returns how many were.
     fn shorten_results(&mut self, excess: usize) -> usize {
         let mut saved = 0;
@@ -254,7 +269,7 @@ impl Round {
                 shortened(&answer.text, limits::SHORTENED_RESULT_UNITS, "; run the call again if you need the rest");
             saved += before.saturating_sub(size(&answer.text));
         }
-        saved
+        self.saved(saved)
     }
 
     /// Shortens the arguments of the calls; returns the bytes saved.
@@ -267,7 +282,7 @@ impl Round {
                 }
             }
         }
-        before.saturating_sub(size(&self.said))
+        self.saved(before.saturating_sub(size(&self.said)))
     }
 
     /// Gives each result the same share of what the rest of a conversation of `bytes` leaves of `target`; returns the bytes
@@ -288,13 +303,12 @@ impl Round {
                 before = after;
             }
         }
-        texts.saturating_sub(self.answers.iter().map(|answer| size(&answer.text)).sum())
+        self.saved(texts.saturating_sub(self.answers.iter().map(|answer| size(&answer.text)).sum()))
     }
 
-    fn bytes(&self) -> usize {
-        // The JSON around a result that is a message of its own.
-        const FRAME: usize = 90;
-        size(&self.said) + self.answers.iter().map(|it| size(&it.text) + size(&it.id) + FRAME).sum::<usize>()
+    fn saved(&mut self, bytes: usize) -> usize {
+        self.bytes -= bytes;
+        bytes
     }
 }
 

@@ -60,7 +60,8 @@ fn check(messages: &[Message], request_max: usize) -> Result<(), String> {
             return Err("calls without results".into());
         }
     }
-    let call = LlmCall { model: None, task_type: None, messages: messages.to_vec(), tools: vec![], max_tokens: None };
+    let call =
+        LlmCall { model: None, task_type: None, messages: messages.to_vec(), tools: [].into(), max_tokens: None };
     let bytes = Action::LlmCall(call).encode(None, &Meta::default()).unwrap().len() + 50_000;
     if !open.is_empty() || bytes > request_max {
         return Err(format!("{bytes} bytes of {request_max}, open {open:?}"));
@@ -185,6 +186,18 @@ proptest! {
             conversation.add(said, ids.into_iter().map(|id| (id, glyph.repeat(result / glyph.len()))));
             let messages = conversation.messages();
             prop_assert_eq!(check(&messages, request_max), Ok(()));
+            let kept = conversation.bytes();
+            prop_assert_eq!(recounted(conversation.clone()).bytes(), kept);
         }
+    }
+}
+
+/// The same, with nothing taken from what was counted before.
+fn recounted(conversation: Conversation) -> Conversation {
+    let opening = conversation.summary.iter().chain(&conversation.history).map(size).sum::<usize>();
+    Conversation {
+        opening_bytes: opening + size(&conversation.message),
+        rounds: conversation.rounds.into_iter().map(Round::measured).collect(),
+        ..conversation
     }
 }

@@ -1,12 +1,12 @@
 //! A turn's beginning: the history, summarised where it is too long, and the current message.
 
 use super::compact;
-use super::conversation::{Conversation, Room};
+use super::conversation::{Conversation, Room, size};
 use super::history::history;
 use super::run::Brief;
 use crate::limits;
 use crate::link::Host;
-use crate::wire::{Action, Chunk, LlmCall, Message, Meta, Payload, Role, ToolSpec};
+use crate::wire::{Action, Chunk, Payload, ToolSpec};
 
 /// Prepares the conversation. Asks the model for a summary only if the history needs one; without it the oldest turns are
 /// left out.
@@ -31,16 +31,9 @@ pub(super) async fn open(brief: &Brief, payload: &Payload, host: &Host, tools: &
 
 /// Bytes a request has besides its conversation.
 fn overhead(brief: &Brief, tools: &[ToolSpec]) -> usize {
-    // The metadata keys, each at most a few hundred bytes.
+    // Keys and metadata, each at most a few hundred bytes.
     const ENVELOPE: usize = 2048;
-    let call = LlmCall {
-        model: Some(brief.model.clone()),
-        task_type: None,
-        messages: vec![Message::text(Role::System, brief.system.as_str())],
-        tools: tools.to_vec(),
-        max_tokens: Some(brief.max_tokens),
-    };
-    Action::LlmCall(call).encode(None, &Meta::default()).map_or(0, |bytes| bytes.len()) + ENVELOPE
+    size(&brief.model) + size(&brief.system) + size(&tools) + ENVELOPE
 }
 
 async fn summarise(plan: &compact::Plan, host: &Host) -> Result<String, String> {

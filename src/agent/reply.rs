@@ -15,6 +15,8 @@ pub(super) struct Round {
     pub calls: Vec<Call>,
     /// Tokens used.
     pub usage: Usage,
+    /// It ended at its token limit.
+    pub cut: bool,
 }
 
 /// A tool call of the round.
@@ -53,7 +55,8 @@ impl Round {
                 Chunk::Other => {}
             }
         }
-        if round.usage.output_tokens >= u64::from(max_tokens)
+        round.cut = round.usage.output_tokens >= u64::from(max_tokens);
+        if round.cut
             && ends_with_call
             && let Some(last) = round.calls.last_mut()
         {

@@ -37,6 +37,17 @@ pub struct Ended {
     pub usage: Usage,
 }
 
+impl Ended {
+    /// A paragraph more.
+    fn add(&mut self, text: &str, say: &mut (dyn FnMut(&str) + Send)) {
+        let gap = if self.answer.is_empty() { "" } else { "\n\n" };
+        for piece in [gap, text] {
+            say(piece);
+            self.answer.push_str(piece);
+        }
+    }
+}
+
 /// Why the model could not finish.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
@@ -79,14 +90,14 @@ pub async fn run(
         ended.usage.input_tokens = ended.usage.input_tokens.saturating_add(round.usage.input_tokens);
         ended.usage.output_tokens = ended.usage.output_tokens.saturating_add(round.usage.output_tokens);
         if !round.text.is_empty() {
-            let gap = if ended.answer.is_empty() { "" } else { "\n\n" };
             let text = if ended.answer.is_empty() { unstructured(&round.text) } else { Cow::Borrowed(&*round.text) };
-            say(gap);
-            say(&text);
-            ended.answer.push_str(gap);
-            ended.answer.push_str(&text);
+            ended.add(&text, say);
         }
         if round.calls.is_empty() {
+            if round.cut {
+                // Whoever reads half an answer must not take it for a whole one.
+                ended.add(&format!("[The reply was cut at its limit of {} tokens.]", brief.max_tokens), say);
+            }
             return ended;
         }
         let results = execute(&round.calls, tools, &mut ended.tools_started, brief.max_tokens).await;
@@ -125,7 +136,7 @@ async fn ask(
         model: Some(brief.model.clone()),
         task_type: None,
         messages: system.into_iter().chain(conversation).collect(),
-        tools: tools.specs().to_vec(),
+        tools: tools.specs().clone(),
         max_tokens: Some(brief.max_tokens),
     });
     let mut attempts = 0;

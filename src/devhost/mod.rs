@@ -55,7 +55,7 @@ pub use provider::Provider;
 pub use runner::{Output, Runner, Running};
 pub use script::{Script, ScriptError};
 pub use seen::{Answer, Request, Violation};
-pub use validate::Transport;
+pub use validate::{Transport, broken_rules};
 
 /// Milliseconds since 1970.
 fn now_ms() -> u64 {

@@ -57,10 +57,18 @@ pub fn client(reuse: Reuse, authority: Option<&str>) -> Result<Client, ClientErr
         .map_err(ClientError::Build)
 }
 
-/// `Retry-After` in seconds; dates are ignored and unreasonable waits cut.
+/// `Retry-After` in seconds; dates are ignored.
 pub fn retry_after(response: &Response) -> Option<Duration> {
-    let seconds = response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim().parse::<u64>().ok()?;
-    Some(Duration::from_secs(seconds).min(limits::HTTP_RETRY_AFTER_MAX))
+    response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
+}
+
+/// How long to leave a busy host alone, after so many times: as long as it asks for, within reason.
+pub fn pause(asked: Option<Duration>, times: u32) -> Duration {
+    let usual = limits::HTTP_BUSY_PAUSE * 2u32.saturating_pow(times);
+    let pause = asked.map_or(usual, |asked| asked.min(limits::HTTP_RETRY_AFTER_MAX));
+    let (ms, asked) = (pause.as_millis() as u64, asked.map(|asked| asked.as_secs()));
+    tracing::warn!(component = "http-ipc-client", ms, asked_seconds = asked, "host_busy");
+    pause
 }
 
 /// The innermost cause of an error; the outer layers repeat the URL.

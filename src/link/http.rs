@@ -45,16 +45,16 @@ impl HttpLink {
     /// Repeats where it is safe: once after a lost connection, a few times when the host says it is busy.
     async fn exchange(&self, action: &Action, context: &CallContext) -> Result<Reply, CallError> {
         let body = encode(action, &context.meta)?;
-        let timeout = timeout(action, self.llm_timeout);
-        let deadline = Instant::now() + timeout;
+        let (silence, patience) = times(action, self.llm_timeout);
+        let deadline = Instant::now() + patience;
         let (mut unreached, mut lost, mut busy) = (0, false, 0);
         let clients = self.clients();
         loop {
             // A kept connection may be stale, so it is only for what can be repeated, and never for the repetition.
             let client = if action.repeatable() && !lost { &clients.pooled } else { &clients.fresh };
             let request = self.request(client, body.clone(), context);
-            let Some(outcome) = in_time(deadline, attempt(request)).await else {
-                return Err(CallError::NoReply(timeout.as_millis()));
+            let Some(outcome) = in_time(deadline.min(Instant::now() + silence), attempt(request)).await else {
+                return Err(CallError::NoReply(silence.as_millis()));
             };
             match outcome {
                 Attempt::Reply(reply) => return Ok(reply),
@@ -74,9 +74,13 @@ impl HttpLink {
                     lost = true;
                 }
                 Attempt::Lost => return Err(CallError::OutcomeUnknown),
+                Attempt::Unsaid(status) => {
+                    let error = CallError::BadAnswer(format!("the host answered {} without a reply", words(status)));
+                    return Err(if action.repeatable() { error } else { in_doubt(error) });
+                }
                 Attempt::Busy { wait, seen, most, error } => {
                     let safe = !seen || action.repeatable();
-                    let pause = wait.unwrap_or(limits::HTTP_BUSY_PAUSE * 2u32.pow(busy));
+                    let pause = tcp::pause(wait, busy);
                     let error = if safe { error } else { in_doubt(error) };
                     if !safe || busy >= most || Instant::now() + pause >= deadline {
                         return Err(error);
@@ -147,12 +151,16 @@ async fn in_time<T>(deadline: Instant, work: impl Future<Output = T>) -> Option<
     }
 }
 
-/// Nothing keeps a slow call alive here, so only the model's limit is the configured one (PROTOCOL T20).
-fn timeout(action: &Action, llm: Duration) -> Duration {
+/// How long a silent host is waited for, and how long one that is away or busy. Nothing keeps a slow call alive here, so
+/// only the model's limit is the configured one (PROTOCOL T20).
+fn times(action: &Action, llm: Duration) -> (Duration, Duration) {
     match action {
-        Action::LlmCall(_) => llm,
-        Action::AgentResponse { .. } => limits::HTTP_ANSWER_TIMEOUT,
-        other => other.timeout(llm).max(limits::HTTP_CALL_TIMEOUT),
+        Action::LlmCall(_) => (llm, llm),
+        Action::AgentResponse { .. } => (limits::ANSWER_TIMEOUT, limits::HTTP_ANSWER_PATIENCE),
+        other => {
+            let time = other.timeout(llm).max(limits::HTTP_CALL_TIMEOUT);
+            (time, time)
+        }
     }
 }
 
@@ -174,6 +182,8 @@ enum Attempt {
     Unreached(String),
     /// The connection ended before the reply was whole.
     Lost,
+    /// A success without a reply.
+    Unsaid(StatusCode),
     /// The host, or something before it, asks for patience. `seen`: the action may have been carried out.
     Busy {
         wait: Option<Duration>,
@@ -199,11 +209,16 @@ async fn attempt(request: reqwest::RequestBuilder) -> Attempt {
     let busy = |seen, most| Attempt::Busy { wait, seen, most, error: refused(status, &body) };
     match status {
         StatusCode::UNAUTHORIZED => Attempt::Failed(CallError::TurnOver),
-        StatusCode::TOO_MANY_REQUESTS => busy(false, limits::HTTP_BUSY_RETRIES),
+        // None of these has carried anything out.
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY => {
+            busy(false, limits::HTTP_BUSY_RETRIES)
+        }
         StatusCode::SERVICE_UNAVAILABLE => busy(true, limits::HTTP_BUSY_RETRIES),
         // It may have been carried out, and is repeated once, as after a lost connection.
         _ if status.is_server_error() => busy(true, 1),
-        StatusCode::OK => Attempt::Reply(Reply::new(body)),
+        // Whatever kind of success: the envelope decides.
+        _ if status.is_success() && !body.is_empty() => Attempt::Reply(Reply::new(body)),
+        _ if status.is_success() => Attempt::Unsaid(status),
         _ => Attempt::Failed(refused(status, &body)),
     }
 }
@@ -227,6 +242,10 @@ async fn read_body(mut response: Response) -> Result<Vec<u8>, Attempt> {
 fn refused(status: StatusCode, body: &[u8]) -> CallError {
     let text = String::from_utf8_lossy(body);
     let text = crate::text::cut_units(text.trim(), limits::HTTP_ERROR_BODY_UNITS);
-    let reason = status.canonical_reason().unwrap_or_default();
-    CallError::BadAnswer(format!("the host answered HTTP {} {reason}: {text}", status.as_u16()))
+    let colon = if text.is_empty() { "" } else { ": " };
+    CallError::BadAnswer(format!("the host answered {}{colon}{text}", words(status)))
+}
+
+fn words(status: StatusCode) -> String {
+    format!("HTTP {} {}", status.as_u16(), status.canonical_reason().unwrap_or_default()).trim_end().to_owned()
 }

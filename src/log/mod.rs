@@ -3,18 +3,16 @@
 //! Never stdout, never message contents or secrets. Writing happens on a thread of its own behind a bounded queue that
 //! drops when full: a host that does not read our stderr must not stop the runner.
 
-mod layer;
+mod lines;
 mod neutral;
 mod writer;
 
-pub use layer::set_request_id;
+pub use lines::set_request_id;
 pub use neutral::{escaped, neutral};
 pub(crate) use writer::panic_line;
 pub use writer::{finish, last_words};
 
 use std::path::PathBuf;
-use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::util::SubscriberInitExt;
 
 /// Where and how much to log. Taken from the environment by the command line, never read here.
 #[derive(Debug, Clone, Default)]
@@ -31,7 +29,7 @@ pub struct LogConfig {
 
 /// Starts logging for the process. A second call has no effect.
 pub fn start(config: LogConfig) {
-    let layer = layer::JsonLayer::new(&config);
+    let lines = lines::JsonLines::new(&config);
     writer::configure(config.file, config.sync);
-    let _ = tracing_subscriber::registry().with(layer).try_init();
+    let _ = tracing::subscriber::set_global_default(lines);
 }

@@ -8,6 +8,7 @@ mod basics;
 mod blocking;
 mod environment;
 mod stdin;
+mod stdout;
 
 #[cfg(target_os = "linux")]
 pub mod guard;
@@ -36,6 +37,7 @@ pub use basics::{need_descriptors, replace};
 pub use blocking::{BlockingError, blocking, keep_thread};
 pub use environment::{ChildEnv, RefusedName};
 pub use stdin::{StdinError, read_stdin};
+pub use stdout::{stdout_open, write_stdout};
 
 #[cfg(target_os = "linux")]
 pub use harden::{HardenError, close_inherited, harden, hear_children};

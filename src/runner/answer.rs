@@ -4,9 +4,10 @@ use super::exit::Fatal;
 use crate::limits;
 use crate::link::{CallError, Host};
 use crate::log;
+use crate::os;
 use crate::text::{cut_units, units};
 use crate::wire::Action;
-use std::io::{self, Write};
+use std::io;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -56,7 +57,7 @@ impl Sink {
             match Writer::start() {
                 Ok(late) => writer.insert(late).write(&kept),
                 // Still no thread: then here, even if it may hold up a signal.
-                Err(_) => return io::stdout().lock().write_all(kept.as_bytes()).map_err(failed),
+                Err(_) => return os::write_stdout(kept.as_bytes()).map_err(failed),
             }
         }
         let Some(Writer { pieces, done }) = writer else { return Ok(()) };
@@ -83,10 +84,7 @@ impl Writer {
         let (pieces, queue) = sync_channel::<String>(limits::ANSWER_PIECES);
         let (finished, done) = oneshot::channel();
         std::thread::Builder::new().name("stdout".to_owned()).spawn(move || {
-            let mut stdout = io::stdout().lock();
-            let written =
-                queue.iter().try_for_each(|piece| stdout.write_all(piece.as_bytes()).and_then(|()| stdout.flush()));
-            let _ = finished.send(written);
+            let _ = finished.send(queue.iter().try_for_each(|piece| os::write_stdout(piece.as_bytes())));
         })?;
         Ok(Self { pieces, done })
     }

@@ -120,7 +120,7 @@ fn configure(flags: Flags, env: Environment) -> Result<Config, Fatal> {
     let socket = flags.ipc_socket.or_else(|| env.text("AX_IPC_SOCKET").map(PathBuf::from));
     let listen = env.text("AX_IPC_LISTEN").as_deref() == Some("1");
     let transport = match (host_url, socket) {
-        (Some(url), _) => Transport::Http(url),
+        (Some(url), _) => Transport::Http(reachable(url)?),
         (None, Some(socket)) if listen => Transport::Listen(socket),
         (None, Some(socket)) => Transport::Connect(socket),
         (None, None) => return Err(Fatal::MissingArgument("AX_IPC_SOCKET (or --ipc-socket, or AX_HOST_URL)")),
@@ -151,6 +151,16 @@ fn configure(flags: Flags, env: Environment) -> Result<Config, Fatal> {
             .map_err(|error: UnknownSetting| Fatal::UnixSockets(error.to_string()))?,
         environment: env.0,
     })
+}
+
+/// One that no request can go to would be asked for work for ten minutes, and one without a host would make a host of the
+/// path, which gets the pod's token.
+fn reachable(url: String) -> Result<String, Fatal> {
+    let scheme = url::Url::parse(&url).ok().filter(url::Url::has_host).map(|url| url.scheme().to_owned());
+    match scheme.as_deref() {
+        Some("http" | "https") => Ok(url),
+        _ => Err(Fatal::HostUrl),
+    }
 }
 
 impl Config {
@@ -260,6 +270,12 @@ mod tests {
         assert_eq!(run(&[], &env).unwrap().transport, Transport::Listen("/s".into()));
         env.push(("AX_HOST_URL", "http://h"));
         assert_eq!(run(&[], &env).unwrap().transport, Transport::Http("http://h".into()));
+        for url in
+            ["http://", "http:///", "127.0.0.1:80", "ax-host", "ftp://h", "http://a b", "localhost:80", "unix:/s"]
+        {
+            env[3] = ("AX_HOST_URL", url);
+            assert_eq!(run(&[], &env).unwrap_err(), Fatal::HostUrl, "{url}");
+        }
         assert!(run(&[], &[("AX_WORKSPACE", "/w")]).is_err());
         assert!(run(&[], &[("AX_HOST_URL", "http://h")]).is_err());
         assert!(run(&["--agent", "claude-code"], &ENV).unwrap().agent().is_err());

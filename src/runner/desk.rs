@@ -78,7 +78,7 @@ impl Desk {
                 }
                 Asked::Unreached(_) => {}
                 Asked::Busy { wait, .. } if busy < limits::WORK_BUSY_RETRIES => {
-                    pause = wait.unwrap_or(limits::HTTP_BUSY_PAUSE * 2u32.pow(busy));
+                    pause = tcp::pause(wait, busy);
                     busy += 1;
                 }
                 Asked::Busy { status, .. } | Asked::Refused(status) => {
@@ -142,21 +142,19 @@ enum Asked {
 
 /// Over HTTP a work item is JSON; anything else is an error and not a message (PROTOCOL §2.1).
 fn read(body: &[u8]) -> Item {
-    let unusable = |reason| Item::Unusable { reason, token: Payload::guess_token(body) };
-    let payload = match Payload::read(body) {
-        Ok(payload) => payload,
-        Err(error) => return unusable(error.to_string()),
-    };
-    let text = String::from_utf8_lossy(body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body));
-    match wire::json(&text) {
-        Ok(value) if value.get("_type").and_then(Value::as_str) == Some("session_expiring") => {
-            Item::Ending { seconds: value.get("secondsRemaining").and_then(Value::as_u64).unwrap_or(0) }
-        }
-        Ok(_) => Item::Work(Box::new(payload)),
-        Err(error) => {
-            unusable(format!("the work item is not valid JSON (line {} column {})", error.line(), error.column()))
-        }
+    let json = wire::json(&String::from_utf8_lossy(body));
+    let field = |key| json.as_ref().ok().and_then(|value| value.get(key));
+    if field("_type").and_then(Value::as_str) == Some("session_expiring") {
+        return Item::Ending { seconds: field("secondsRemaining").and_then(Value::as_u64).unwrap_or(0) };
     }
+    let reason = match (Payload::read(body), &json) {
+        (Ok(payload), Ok(_)) => return Item::Work(Box::new(payload)),
+        (Err(error), _) => error.to_string(),
+        (Ok(_), Err(error)) => {
+            format!("the work item is not valid JSON (line {} column {})", error.line(), error.column())
+        }
+    };
+    Item::Unusable { reason, token: Payload::guess_token(body) }
 }
 
 #[cfg(test)]
@@ -189,6 +187,24 @@ mod tests {
         let waited = tokio::time::timeout(Duration::from_millis(ms), desk.wait(&Stop::default())).await;
         assert!(waited.is_err(), "the wait is over too soon");
         asked.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn an_end_is_an_end_whatever_stands_beside_it() {
+        for item in [
+            r#"{"_type":"session_expiring","secondsRemaining":5}"#,
+            r#"{"_type":"session_expiring","secondsRemaining":5,"ipcToken":"t","message":null}"#,
+            "\u{feff}{\"_type\":\"session_expiring\",\"secondsRemaining\":5,\"message\":\"m\"}",
+        ] {
+            assert!(matches!(read(item.as_bytes()), Item::Ending { seconds: 5 }), "{item}");
+        }
+        let item = br#"{"message":"m","history":[],"ipcToken":"t"}"#;
+        assert!(matches!(read(item), Item::Work(payload) if payload.ipc_token.is_some()));
+        for item in
+            [&b"just text"[..], b"", b"{\"message\":\"m\",\"ipcToken\":\"t\"", b"\0", b"[1,{\"ipcToken\":\"t\"}]"]
+        {
+            assert!(matches!(read(item), Item::Unusable { .. }), "{item:?}");
+        }
     }
 
     #[tokio::test]

@@ -15,7 +15,7 @@
 //! | link lost after a tool ran, also when noticed while one runs | 1, and the reason on stdout | – | takes what stdout has |
 //! | the last answer, where it is an action, did not reach the host | 1 | `ECONNRESET` | learns nothing from it |
 //! | repository cannot be prepared | 1 | `git` and the reason | tries again |
-//! | stdout closed | 1 | `EPIPE` | tries again |
+//! | stdout closed or full | 1 | `EPIPE` | tries again |
 //! | SIGTERM, SIGINT, SIGHUP, SIGQUIT | 128 + signal | `timeout or shutdown` | gives up |
 //! | the same from a command | – | – | the turn goes on |
 //! | SIGUSR1, SIGUSR2, SIGALRM and others that would end a process | – | – | the turn goes on |
@@ -32,6 +32,9 @@ pub enum Fatal {
     /// A setting the runner cannot do without.
     #[error("validation failed: {0} is not set")]
     MissingArgument(&'static str),
+    /// `AX_HOST_URL` names no host.
+    #[error("validation failed: AX_HOST_URL is not a URL like http://host or https://host:port")]
+    HostUrl,
     /// `--agent` names nothing known.
     #[error("validation failed: unknown agent \"{}\"; use pi-coding-agent or claude-code", escaped(.0))]
     UnknownAgent(String),

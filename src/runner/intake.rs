@@ -3,7 +3,7 @@
 use super::exit::Fatal;
 use crate::limits;
 use crate::os;
-use crate::wire::Payload;
+use crate::wire::{self, Payload};
 use serde::de::IgnoredAny;
 use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
@@ -15,10 +15,10 @@ pub(super) async fn from_stdin(cancel: &CancellationToken) -> Result<Payload, Fa
     parse(&bytes.map_err(|error| Fatal::Payload(error.to_string()))?)
 }
 
-/// A complete JSON object, with or without a byte order mark.
+/// A complete JSON object, with or without byte order marks.
 fn is_whole(read: &[u8]) -> bool {
-    let read = read.strip_prefix(b"\xef\xbb\xbf").unwrap_or(read).trim_ascii_start();
-    read.first() == Some(&b'{') && serde_json::from_slice::<IgnoredAny>(read).is_ok()
+    let Ok(text) = std::str::from_utf8(read).map(wire::document) else { return false };
+    text.starts_with('{') && serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
 /// One work item; what it holds is wiped from the buffer's memory by the caller.

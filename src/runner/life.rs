@@ -100,6 +100,8 @@ async fn connect(config: Config, path: &Path, stop: &Stop) -> Result<(), Fatal> 
     if is_blank(&payload) {
         return Ok(());
     }
+    // Before anything is asked or done for an answer that nobody can get.
+    os::stdout_open().map_err(|error| Fatal::Stdout(error.to_string()))?;
     let link = SocketLink::connect(path, config.llm_timeout).await.map_err(|error| Fatal::connect(path, &error))?;
     let mut link: Arc<dyn HostLink> = Arc::new(link);
     if let Some(socket) = &config.proxy_socket {

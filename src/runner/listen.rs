@@ -30,7 +30,9 @@ pub(super) async fn run(config: Config, path: &Path, stop: &Stop) -> Result<(), 
         return Ok(());
     };
     let link: Arc<dyn HostLink> = Arc::new(SocketLink::accepted(link, config.llm_timeout));
-    let host = Host::new(link.clone(), CallContext::default(), stop.token().child_token());
+    let meta = payload.as_ref().map(Payload::meta).unwrap_or_default();
+    let context = CallContext { meta, token: None };
+    let host = Host::new(link.clone(), context, stop.token().child_token());
     let idle_limit = config.max_idle_polls;
     let ready = payload.and_then(|payload| {
         config.agent()?;

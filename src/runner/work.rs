@@ -72,12 +72,7 @@ pub(super) async fn run(config: Config, url: &str, stop: &Stop) -> Result<(), Fa
 /// Answers the first turn with the reason why there will be none.
 async fn refuse(desk: &Desk, link: Arc<HttpLink>, fatal: Fatal, stop: &Stop) -> Result<(), Fatal> {
     if let Some(Item::Work(payload)) = desk.wait(stop).await {
-        let meta = Meta {
-            session_id: payload.session_id,
-            request_id: payload.request_id,
-            user_id: payload.user_id,
-            session_scope: payload.session_scope,
-        };
+        let meta = payload.meta();
         let token = payload.ipc_token.or_else(|| desk.token.clone());
         let host = Host::new(link, CallContext { meta, token }, stop.token().child_token());
         let _ = answer::deliver(&host, &format!("Agent error: {fatal}")).await;

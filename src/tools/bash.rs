@@ -1,6 +1,8 @@
 //! `bash`: runs one command (PROTOCOL §8.3).
 
 use super::Finished;
+use super::fields::{Field, Kind, TEXT, optional, required};
+use super::schema::Schema;
 use crate::gate::{Approved, Proposal};
 use crate::limits;
 use crate::os::{ChildEnv, End, Ended, Shell};
@@ -9,7 +11,7 @@ use crate::wire::{Approve, Report, ToolSpec, check};
 use crate::workspace::Repair;
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+
 use std::path::Path;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -57,12 +59,16 @@ impl Proposal for Args {
     }
 }
 
+const FIELDS: &[Field] = &[
+    required("command", TEXT, "The command; may have several lines."),
+    optional("timeout_ms", Kind::Int(1, limits::BASH_TIMEOUT_MAX.as_millis() as i64), "Time limit in milliseconds."),
+];
+
 /// The tool as the model sees it.
 pub fn spec() -> ToolSpec {
-    let max = limits::BASH_TIMEOUT_MAX.as_millis();
-    ToolSpec {
-        name: "bash".to_owned(),
-        description: format!(
+    ToolSpec::new(
+        "bash",
+        format!(
             "Run a command with bash in the workspace directory. Every call is a new shell: `cd` and variables do not \
              carry over. There is no standard input and no terminal. Standard output and standard error come back \
              together in order; of a long output the beginning and the end are kept. A process started with `&` keeps \
@@ -70,19 +76,8 @@ pub fn spec() -> ToolSpec {
              timeout_ms says otherwise; when it is over, everything the command started is stopped.",
             limits::BASH_TIMEOUT_DEFAULT.as_millis()
         ),
-        parameters: json!({
-            "type": "object",
-            "properties": {
-                "command": { "type": "string", "description": "The command; may have several lines." },
-                "timeout_ms": {
-                    "type": "integer", "minimum": 1, "maximum": max,
-                    "description": format!("Time limit in milliseconds, at most {max}."),
-                },
-            },
-            "required": ["command"],
-            "additionalProperties": false,
-        }),
-    }
+        &Schema(FIELDS),
+    )
 }
 
 /// Where a command runs.

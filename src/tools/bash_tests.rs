@@ -1,5 +1,6 @@
 use super::*;
 use crate::text::{HeadTail, units};
+use serde_json::json;
 
 fn args(text: &str) -> Result<Args, String> {
     serde_json::from_str(text).map_err(|error| error.to_string())

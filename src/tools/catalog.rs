@@ -76,11 +76,8 @@ impl Direct<'_> {
             summary => summary,
         };
         let description = format!("{summary} (skill {})", self.entry.skill).replace('\0', "\u{2400}");
-        ToolSpec {
-            name: self.name.clone(),
-            description: text::cut_units(&description, limits::TOOL_DESCRIPTION_MAX_UNITS).to_owned(),
-            parameters: Value::Object(schema),
-        }
+        let description = text::cut_units(&description, limits::TOOL_DESCRIPTION_MAX_UNITS);
+        ToolSpec::new(self.name.as_str(), description, &Value::Object(schema))
     }
 }
 
@@ -186,8 +183,9 @@ mod tests {
         for schema in [json!({}), json!({"type": "string", "properties": 3}), json!({"properties": {"id": {}}})] {
             let entry = entry("t", schema);
             let spec = Direct { name: "t".into(), entry: &entry }.spec();
-            assert_eq!(spec.parameters["type"], "object");
-            assert!(spec.parameters["properties"]["_select"].is_object());
+            let schema: Value = serde_json::from_str(spec.parameters.get()).unwrap();
+            assert_eq!(schema["type"], "object");
+            assert!(schema["properties"]["_select"].is_object());
         }
     }
 }

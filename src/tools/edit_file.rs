@@ -1,6 +1,8 @@
 //! `edit_file`: one text in a file replaced by another, and nothing else changed.
 
+use super::fields::{Field, Kind, TEXT, optional, required};
 use super::file_result::{confined, done, failed};
+use super::schema::Schema;
 use super::{Finished, skill};
 use crate::gate::{Approved, Proposal};
 use crate::limits;
@@ -8,31 +10,26 @@ use crate::text::{self, NoEdit};
 use crate::wire::{Approve, Operation, ToolSpec};
 use crate::workspace::{FileError, Fingerprint, RelPath, Workspace};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 /// No edit makes a file larger than it could read again.
 const MAX_BYTES: usize = limits::FILE_MAX_BYTES as usize;
 
+const FIELDS: &[Field] = &[
+    required("path", TEXT, "The file, relative to the workspace or absolute inside it."),
+    required("old_string", TEXT, "The text to replace, exactly as it stands in the file."),
+    required("new_string", TEXT, "What to put in its place; empty to delete."),
+    optional("replace_all", Kind::Flag, "Replace every occurrence; default false."),
+];
+
 /// How the model sees it.
 pub fn spec() -> ToolSpec {
-    ToolSpec {
-        name: "edit_file".to_owned(),
-        description: "Replace text in a file in the workspace. old_string is taken literally and must occur exactly once; \
-                      give enough of the lines around it to make it unique, or set replace_all. new_string is inserted as \
-                      it is, with the file's line ends. The rest of the file does not change."
-            .to_owned(),
-        parameters: json!({
-            "type": "object",
-            "properties": {
-                "path": {"type": "string", "description": "The file, relative to the workspace or absolute inside it."},
-                "old_string": {"type": "string", "description": "The text to replace, exactly as it stands in the file."},
-                "new_string": {"type": "string", "description": "What to put in its place; empty to delete."},
-                "replace_all": {"type": "boolean", "description": "Replace every occurrence; default false."}
-            },
-            "required": ["path", "old_string", "new_string"],
-            "additionalProperties": false
-        }),
-    }
+    ToolSpec::new(
+        "edit_file",
+        "Replace text in a file in the workspace. old_string is taken literally and must occur exactly once; \
+         give enough of the lines around it to make it unique, or set replace_all. new_string is inserted as \
+         it is, with the file's line ends. The rest of the file does not change.",
+        &Schema(FIELDS),
+    )
 }
 
 /// The model's arguments.
@@ -97,14 +94,21 @@ struct Edited {
     edited: bool,
     path: String,
     replacements: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'static str>,
 }
+
+/// The host took its copy when the file was written.
+const STALE: &str = "A download offered to the user before still has the old content: write the whole file with write_file \
+                     to replace it.";
 
 /// Edits.
 pub fn run(call: Approved<Call>, workspace: &Workspace) -> Finished {
     let call = call.into_inner();
     match edit(&call, workspace) {
         Ok(replacements) => {
-            let edited = Edited { edited: true, path: call.path.to_string(), replacements };
+            let note = call.path.artifact().map(|_| STALE);
+            let edited = Edited { edited: true, path: call.path.to_string(), replacements, note };
             done(Operation::Edit, &call.path, &edited)
         }
         Err(error) => failed(Operation::Edit, &call.path, &error),

@@ -3,7 +3,7 @@
 
 use super::plain;
 use crate::text;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 /// What a field may hold.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -36,6 +36,9 @@ pub(super) enum Kind {
     Records(usize, &'static [Field]),
 }
 
+/// A string whose length the tool itself judges.
+pub(super) const TEXT: Kind = Kind::Text(usize::MAX);
+
 /// One field.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Field {
@@ -54,56 +57,6 @@ pub(super) const fn required(name: &'static str, kind: Kind, about: &'static str
 /// An optional field.
 pub(super) const fn optional(name: &'static str, kind: Kind, about: &'static str) -> Field {
     Field { name, kind, required: false, about }
-}
-
-/// The JSON Schema of an object with these fields and no others.
-pub(super) fn schema(fields: &[Field]) -> Value {
-    let properties: Map<String, Value> = fields.iter().map(|field| (field.name.to_owned(), field.schema())).collect();
-    let required: Vec<&str> = fields.iter().filter(|field| field.required).map(|field| field.name).collect();
-    let mut schema = json!({"type": "object", "properties": properties, "additionalProperties": false});
-    if !required.is_empty() {
-        schema["required"] = json!(required);
-    }
-    schema
-}
-
-impl Field {
-    /// The field's own schema.
-    pub(super) fn schema(&self) -> Value {
-        let mut schema = match self.kind {
-            Kind::Text(max) => json!({"type": "string", "maxLength": max}),
-            Kind::Url(max) => json!({"type": "string", "maxLength": max}),
-            Kind::SkillName(max) => json!({"type": "string", "minLength": 1, "maxLength": max}),
-            Kind::Scope => json!({"type": "string", "pattern": "^[a-zA-Z0-9][a-zA-Z0-9_\\-/]{0,199}$"}),
-            Kind::Uuid => {
-                json!({"type": "string", "pattern": "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"})
-            }
-            Kind::Int(min, i64::MAX) => json!({"type": "integer", "minimum": min}),
-            Kind::Int(min, max) => json!({"type": "integer", "minimum": min, "maximum": max}),
-            Kind::Flag => json!({"type": "boolean"}),
-            Kind::Choice(words) => json!({"type": "string", "enum": words}),
-            Kind::Texts(min, max, length) => {
-                let mut schema = json!({"type": "array", "items": {"type": "string", "maxLength": length}});
-                if min > 0 {
-                    schema["minItems"] = json!(min);
-                }
-                if max < usize::MAX {
-                    schema["maxItems"] = json!(max);
-                }
-                schema
-            }
-            Kind::Map(_, value) => {
-                json!({"type": "object", "additionalProperties": {"type": "string", "maxLength": value}})
-            }
-            Kind::Object => json!({"type": "object"}),
-            Kind::Record(fields) => schema(fields),
-            Kind::Records(max, fields) => json!({"type": "array", "maxItems": max, "items": schema(fields)}),
-        };
-        if !self.about.is_empty() {
-            schema["description"] = json!(self.about);
-        }
-        schema
-    }
 }
 
 /// Checks an object against its fields and returns it without the absent ones: an optional field that is `null` counts as
@@ -269,6 +222,7 @@ fn is_uuid(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     const INNER: &[Field] = &[required("id", Kind::Text(3), ""), optional("tags", Kind::Texts(0, 2, 2), "")];
     const ALL: &[Field] = &[
@@ -377,7 +331,7 @@ mod tests {
 
     #[test]
     fn schemas_are_flat_objects_that_close() {
-        let schema = schema(ALL);
+        let schema = serde_json::to_value(crate::tools::schema::Schema(ALL)).unwrap();
         assert_eq!(schema["type"], "object");
         assert_eq!(schema["required"], json!(["text"]));
         assert_eq!(schema["additionalProperties"], json!(false));

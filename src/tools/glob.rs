@@ -1,7 +1,9 @@
 //! `glob`: finds files by their paths.
 
 use super::Finished;
+use super::fields::{Field, Kind, TEXT, optional, required};
 use super::file_result::{done, failed};
+use super::schema::Schema;
 use super::search::note::{Notes, shown};
 use super::search::pattern::Pattern;
 use super::search::pattern::{GIT, OUTSIDE};
@@ -12,33 +14,31 @@ use crate::workspace::walk::{Choice, Found, Select, Stop, walk};
 use crate::workspace::{FileError, RelPath, Workspace};
 use crate::{limits, text};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+
 use std::os::unix::ffi::OsStrExt;
 use std::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 const TOOL: &str = "glob";
 
+// `max_results` names it.
+const _: () = assert!(limits::SEARCH_RESULTS_DEFAULT == 100);
+const FIELDS: &[Field] = &[
+    required("pattern", TEXT, "Glob pattern. * stays within a name, ** crosses directories."),
+    optional("path", TEXT, "Directory to search in; the workspace if absent."),
+    optional("max_results", Kind::Int(1, limits::SEARCH_RESULTS_MAX as i64), "Most paths to return; default 100."),
+];
+
 /// How the model sees it.
 pub fn spec() -> ToolSpec {
-    ToolSpec {
-        name: TOOL.to_owned(),
-        description: "Find files in the workspace by name or path: *.rs (at any depth), src/**/*.{ts,tsx}, docs/*.md. \
-                      Prefer it to find or ls in the shell. Gives sorted paths relative to the workspace; directories and \
-                      symbolic links are not listed. Hidden files are found, .git is not, nor what .gitignore hides \
-                      unless pattern or path names it literally. `truncated` says whether there are more."
-            .to_owned(),
-        parameters: json!({
-            "type": "object",
-            "properties": {
-                "pattern": {"type": "string", "description": "Glob pattern. * stays within a name, ** crosses directories."},
-                "path": {"type": "string", "description": "Directory to search in; the workspace if absent."},
-                "max_results": {"type": "integer", "minimum": 1, "maximum": limits::SEARCH_RESULTS_MAX, "description": format!("Most paths to return; default {}.", limits::SEARCH_RESULTS_DEFAULT)}
-            },
-            "required": ["pattern"],
-            "additionalProperties": false
-        }),
-    }
+    ToolSpec::new(
+        TOOL,
+        "Find files in the workspace by name or path: *.rs (at any depth), src/**/*.{ts,tsx}, docs/*.md. \
+         Prefer it to find or ls in the shell. Gives sorted paths relative to the workspace; directories and \
+         symbolic links are not listed. Hidden files are found, .git is not, nor what .gitignore hides \
+         unless pattern or path names it literally. `truncated` says whether there are more.",
+        &Schema(FIELDS),
+    )
 }
 
 /// The model's arguments.

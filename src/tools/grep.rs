@@ -2,7 +2,9 @@
 //! model's becomes an option (CASES G01).
 
 use super::Finished;
+use super::fields::{Field, Kind, TEXT, optional, required};
 use super::file_result::{done, failed};
+use super::schema::Schema;
 use super::search::content::{Hits, Line, Outcome, Query, Want};
 use super::search::note::{Notes, shown};
 use super::search::pattern::{All, GIT, OUTSIDE, Pattern};
@@ -15,41 +17,47 @@ use crate::{limits, text};
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use regex_syntax::hir::Look;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+
 use std::os::unix::ffi::OsStrExt;
 use std::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 const TOOL: &str = "grep";
 
+// `max_results` names it.
+const _: () = assert!(limits::SEARCH_RESULTS_DEFAULT == 100);
+const FIELDS: &[Field] = &[
+    required("pattern", TEXT, "Regular expression, or plain text with literal."),
+    optional("path", TEXT, "File or directory to search; the workspace if absent."),
+    optional("glob", TEXT, "Only files whose name (*.rs) or path (src/**/*.rs) matches; !*.min.js leaves files out."),
+    optional("ignore_case", Kind::Flag, "Upper and lower case are the same; default false."),
+    optional("literal", Kind::Flag, "Take the pattern as plain text; default false."),
+    optional("output_mode", Kind::Choice(&["content", "files", "count"]), "Default content."),
+    optional(
+        "context_lines",
+        Kind::Int(0, limits::GREP_CONTEXT_MAX_LINES as i64),
+        "Lines to show before and after each match; default 0.",
+    ),
+    optional("include_line_numbers", Kind::Flag, "Default true."),
+    optional(
+        "max_results",
+        Kind::Int(1, limits::SEARCH_RESULTS_MAX as i64),
+        "Most matching lines (or files) to return; default 100.",
+    ),
+];
+
 /// How the model sees it.
 pub fn spec() -> ToolSpec {
-    ToolSpec {
-        name: TOOL.to_owned(),
-        description: "Search file contents in the workspace by regular expression (Rust syntax: no look-around, no \
-                      back-references; matches stay within a line). Prefer it to grep or rg in the shell. Lines come back \
-                      as path:line:text, in the order of the paths. Hidden files are searched, .git is not, nor what \
-                      .gitignore hides unless you name it as path. `truncated` says whether there are more results; the \
-                      note says what was skipped. output_mode `files` gives only names and `count` the number of matching \
-                      lines per file: use them first when a pattern may be frequent."
-            .to_owned(),
-        parameters: json!({
-            "type": "object",
-            "properties": {
-                "pattern": {"type": "string", "description": "Regular expression, or plain text with literal."},
-                "path": {"type": "string", "description": "File or directory to search; the workspace if absent."},
-                "glob": {"type": "string", "description": "Only files whose name (*.rs) or path (src/**/*.rs) matches; !*.min.js leaves files out."},
-                "ignore_case": {"type": "boolean", "description": "Upper and lower case are the same; default false."},
-                "literal": {"type": "boolean", "description": "Take the pattern as plain text; default false."},
-                "output_mode": {"type": "string", "enum": ["content", "files", "count"], "description": "Default content."},
-                "context_lines": {"type": "integer", "minimum": 0, "maximum": limits::GREP_CONTEXT_MAX_LINES, "description": "Lines to show before and after each match; default 0."},
-                "include_line_numbers": {"type": "boolean", "description": "Default true."},
-                "max_results": {"type": "integer", "minimum": 1, "maximum": limits::SEARCH_RESULTS_MAX, "description": format!("Most matching lines (or files) to return; default {}.", limits::SEARCH_RESULTS_DEFAULT)}
-            },
-            "required": ["pattern"],
-            "additionalProperties": false
-        }),
-    }
+    ToolSpec::new(
+        TOOL,
+        "Search file contents in the workspace by regular expression (Rust syntax: no look-around, no \
+         back-references; matches stay within a line). Prefer it to grep or rg in the shell. Lines come back \
+         as path:line:text, in the order of the paths. Hidden files are searched, .git is not, nor what \
+         .gitignore hides unless you name it as path. `truncated` says whether there are more results; the \
+         note says what was skipped. output_mode `files` gives only names and `count` the number of matching \
+         lines per file: use them first when a pattern may be frequent.",
+        &Schema(FIELDS),
+    )
 }
 
 /// The model's arguments.

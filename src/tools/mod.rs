@@ -13,6 +13,7 @@ pub mod grep;
 mod lanes;
 mod plain;
 pub mod read_file;
+mod schema;
 pub(crate) mod search;
 pub mod skill;
 pub mod skill_write;

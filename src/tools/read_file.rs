@@ -1,37 +1,34 @@
 //! `read_file`: a file's text, or some of its lines, in bounded memory and with a bounded result.
 
 use super::Finished;
+use super::fields::{Field, Kind, TEXT, optional, required};
 use super::file_result::{confined, done, failed};
+use super::schema::Schema;
 use crate::gate::{Approved, Proposal};
 use crate::limits;
 use crate::text;
 use crate::wire::{Approve, Operation, ToolSpec};
 use crate::workspace::{RelPath, Workspace};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::num::NonZeroU64;
 
+const FIELDS: &[Field] = &[
+    required("path", TEXT, "The file, relative to the workspace or absolute inside it."),
+    optional("offset", Kind::Int(1, i64::MAX), "First line to read, counted from 1."),
+    optional("limit", Kind::Int(1, i64::MAX), "Number of lines to read."),
+];
+
 /// How the model sees it.
 pub fn spec() -> ToolSpec {
-    ToolSpec {
-        name: "read_file".to_owned(),
-        description:
-            "Read a text file in the workspace. A long file is cut at a line; the result's note then says which \
-                      lines are shown and the offset to continue with. Use grep to find a place in a large file."
-                .to_owned(),
-        parameters: json!({
-            "type": "object",
-            "properties": {
-                "path": {"type": "string", "description": "The file, relative to the workspace or absolute inside it."},
-                "offset": {"type": "integer", "minimum": 1, "description": "First line to read, counted from 1."},
-                "limit": {"type": "integer", "minimum": 1, "description": "Number of lines to read."}
-            },
-            "required": ["path"],
-            "additionalProperties": false
-        }),
-    }
+    ToolSpec::new(
+        "read_file",
+        "Read a text file in the workspace. A long file is cut at a line; the result's note then says which \
+         lines are shown and the offset to continue with. Use grep to find a place in a large file.",
+        &Schema(FIELDS),
+    )
 }
 
 /// The model's arguments.

@@ -2,6 +2,7 @@
 
 use super::Finished;
 use super::fields::{self, Field, Kind, optional, required};
+use super::schema::Schema;
 use super::skill::{Skill, SkillError, is_skill_md, parse, protected, render, same_frontmatter};
 use crate::gate::{Approved, Proposal};
 use crate::text;
@@ -76,7 +77,7 @@ pub struct Call {
 
 /// The tool as it is offered.
 pub fn spec() -> ToolSpec {
-    ToolSpec { name: NAME.to_owned(), description: DESCRIPTION.to_owned(), parameters: fields::schema(FIELDS) }
+    ToolSpec::new(NAME, DESCRIPTION, &Schema(FIELDS))
 }
 
 /// The model's arguments, within the host's limits.

@@ -42,7 +42,7 @@ pub struct Turn {
 /// The tools of one turn.
 pub struct Toolbox {
     turn: Turn,
-    specs: Vec<ToolSpec>,
+    specs: Arc<[ToolSpec]>,
     /// Catalog tools under the name they are offered by, and the host's own name for each.
     direct: BTreeMap<String, String>,
     spill_threshold: u64,
@@ -70,7 +70,7 @@ impl Toolbox {
     }
 
     /// What the model is offered.
-    pub fn specs(&self) -> &[ToolSpec] {
+    pub fn specs(&self) -> &Arc<[ToolSpec]> {
         &self.specs
     }
 
@@ -213,8 +213,10 @@ impl Toolbox {
 
     async fn call(&self, forward: Forward) -> Presented {
         let action = forward.name();
-        match self.turn.host.call(&Action::Forward(forward)).await {
-            Err(error) => forward::present_error(&error),
+        let call = Action::Forward(forward);
+        let reads = call.repeatable();
+        match self.turn.host.call(&call).await {
+            Err(error) => forward::present_error(&error, reads),
             Ok(reply) => match forward::present(action, &reply, self.spill_threshold) {
                 Outcome::Text(presented) => presented,
                 Outcome::Spill(spill) => self.spill(spill).await,

@@ -1,31 +1,28 @@
 //! `write_file`: a whole file, exactly as given.
 
+use super::fields::{Field, TEXT, required};
 use super::file_result::{confined, done, failed};
+use super::schema::Schema;
 use super::{Finished, skill};
 use crate::gate::{Approved, Proposal};
 use crate::wire::{Approve, Operation, ToolSpec};
 use crate::workspace::{FileError, Fingerprint, RelPath, Workspace};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+
+const FIELDS: &[Field] = &[
+    required("path", TEXT, "The file, relative to the workspace or absolute inside it."),
+    required("content", TEXT, "All of the file's new content."),
+];
 
 /// How the model sees it.
 pub fn spec() -> ToolSpec {
-    ToolSpec {
-        name: "write_file".to_owned(),
-        description: "Write a file in the workspace: creates it and its directories, or replaces all of its content. The \
-                      content is taken exactly as given. To change part of a file use edit_file. Files under artifacts/ \
-                      become downloads for the user."
-            .to_owned(),
-        parameters: json!({
-            "type": "object",
-            "properties": {
-                "path": {"type": "string", "description": "The file, relative to the workspace or absolute inside it."},
-                "content": {"type": "string", "description": "All of the file's new content."}
-            },
-            "required": ["path", "content"],
-            "additionalProperties": false
-        }),
-    }
+    ToolSpec::new(
+        "write_file",
+        "Write a file in the workspace: creates it and its directories, or replaces all of its content. The \
+         content is taken exactly as given. To change part of a file use edit_file. Files under artifacts/ \
+         become downloads for the user.",
+        &Schema(FIELDS),
+    )
 }
 
 /// The model's arguments.
@@ -74,6 +71,14 @@ struct Written {
     path: String,
     bytes: usize,
     created: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+}
+
+/// The host goes by the path's beginning.
+fn note(path: &RelPath) -> Option<String> {
+    let path = path.artifact().is_some_and(|known| !known).then(|| path.as_path().display())?;
+    Some(format!("Not offered to the user as a download: for that write it with the path {path}, spelled exactly so."))
 }
 
 /// Writes.
@@ -85,7 +90,8 @@ pub fn run(call: Approved<Call>, workspace: &Workspace) -> Finished {
     });
     match result {
         Ok(created) => {
-            let written = Written { written: true, path: path.to_string(), bytes: content.len(), created };
+            let written =
+                Written { written: true, path: path.to_string(), bytes: content.len(), created, note: note(&path) };
             done(Operation::Write, &path, &written)
         }
         Err(error) => failed(Operation::Write, &path, &format!("Error writing file: {error}")),

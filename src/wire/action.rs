@@ -4,6 +4,7 @@ use super::{Message, ToolSpec};
 use crate::limits;
 use serde::Serialize;
 use serde_json::{Map, Value};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// One request. Its serialised form is the flat object of PROTOCOL §3.2 without the metadata keys.
@@ -40,8 +41,8 @@ pub struct LlmCall {
     /// 1 to 200 messages.
     pub messages: Vec<Message>,
     /// Absent when no tool is offered.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub tools: Vec<ToolSpec>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub tools: Arc<[ToolSpec]>,
     /// Upper bound of the reply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u32>,

@@ -1,15 +1,18 @@
 //! The host's language (PROTOCOL §2, §3, §6, §14): pure types and codecs, no I/O.
 
 mod action;
+mod attempt;
 mod block;
 pub mod check;
 mod frame;
 mod payload;
 mod reply;
+mod structured;
 pub(crate) mod surrogates;
 mod tool;
 
 pub use action::{Action, Approve, Forward, LlmCall, Meta, Operation, Report, TaskType};
+pub(crate) use attempt::document;
 pub use block::{Block, Content, Message, Role};
 pub use frame::{FrameCodec, FrameError};
 pub(crate) use payload::json;

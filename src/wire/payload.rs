@@ -1,9 +1,10 @@
 //! The work item (PROTOCOL §2): what the host hands the runner at the start of a turn.
 
-use super::{Content, surrogates};
+use super::structured::structured;
+use super::{Content, Meta, attempt, surrogates};
 use crate::secret::Secret;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// One turn's work. Fields the host may leave out are `None`; the rest has the defaults of PROTOCOL §2.2.
@@ -158,14 +159,17 @@ pub enum DispatchMode {
     Indirect,
 }
 
-/// A work item that must not run. None of the messages holds any of its text.
+/// A work item that must not run. None of the messages holds any of its text: as a plain message it would show its
+/// credentials to the model and run with default policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PayloadError {
     /// Not text.
     #[error("payload is not UTF-8 text")]
     NotUtf8,
-    /// A structured payload that does not parse. As a plain message it would show its credentials to the model and run
-    /// with default policy.
+    /// No JSON has it, and UTF-16 is full of it.
+    #[error("payload holds a NUL character; send UTF-8 text, not UTF-16")]
+    Nul,
+    /// Meant as a payload, and no JSON.
     #[error("payload looks structured but is damaged at line {line} column {column}; send one JSON object")]
     Damaged {
         /// From 1.
@@ -173,42 +177,50 @@ pub enum PayloadError {
         /// From 1.
         column: usize,
     },
+    /// More than the parser's stack takes.
+    #[error("payload is nested more than 128 levels deep; send a flatter JSON object")]
+    TooDeep,
+    /// Meant as a payload, and nothing is asked in it.
+    #[error("payload is JSON, but not an object whose \"message\" is a string or an array; send one such object")]
+    NoMessage,
 }
 
 impl Payload {
     /// Reads a work item with the acceptance rule of PROTOCOL §2.1: an object whose `message` is a string or an array
-    /// is structured, everything else is a plain message. A byte order mark is skipped and lone surrogates become
-    /// U+FFFD, as a JavaScript reader would take them.
+    /// is structured, everything else is a plain message, unless [`attempt::is_meant`] as more. Byte order marks are
+    /// skipped and lone surrogates become U+FFFD, as a JavaScript reader would take them.
     pub fn read(bytes: &[u8]) -> Result<Self, PayloadError> {
-        let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-        let raw = std::str::from_utf8(bytes).map_err(|_| PayloadError::NotUtf8)?;
-        // UTF-16 without its mark is valid UTF-8 full of NUL; as a plain message it would show its credentials.
+        let raw = std::str::from_utf8(bytes).map_err(|_| PayloadError::NotUtf8)?.trim_start_matches('\u{feff}');
         if raw.contains('\0') {
-            return Err(PayloadError::NotUtf8);
+            return Err(PayloadError::Nul);
         }
-        match json(raw) {
-            // The answer to what is demoted needs the turn's token all the same.
-            Ok(value) => Ok(structured(&value).unwrap_or_else(|| Self {
-                ipc_token: value.get("ipcToken").and_then(Value::as_str).map(Secret::new),
-                ..Self::plain(raw)
-            })),
-            Err(error) if raw.trim_start().starts_with('{') && raw.contains("\"message\"") => {
-                Err(PayloadError::Damaged { line: error.line(), column: error.column() })
-            }
-            Err(_) => Ok(Self::plain(raw)),
+        let error = match json(raw) {
+            Ok(value) => match structured(&value, false) {
+                Some(payload) => return Ok(payload),
+                None if attempt::is_meant(raw) => return structured(&value, true).ok_or(PayloadError::NoMessage),
+                None => return Ok(Self::plain(raw)),
+            },
+            Err(error) => error,
+        };
+        let object = attempt::document(raw).starts_with('{') && raw.contains("\"message\"");
+        if !object && !attempt::is_meant(raw) {
+            return Ok(Self::plain(raw));
+        }
+        // The parser has no kind for it.
+        match error.to_string().starts_with("recursion limit") {
+            true => Err(PayloadError::TooDeep),
+            false => Err(PayloadError::Damaged { line: error.line(), column: error.column() }),
         }
     }
 
-    /// The first thing in an unreadable work item that looks like the turn's token: no other opens the way for saying that
-    /// the item was unreadable (PROTOCOL T21).
-    pub fn guess_token(item: &[u8]) -> Option<Secret> {
-        let key = br#""ipcToken""#;
-        let at = item.windows(key.len()).position(|window| window == key)? + key.len();
-        let rest = item[at..].trim_ascii_start().strip_prefix(b":")?.trim_ascii_start().strip_prefix(b"\"")?;
-        let length = rest.iter().take_while(|byte| byte.is_ascii_graphic() && !b"\"\\".contains(byte)).count();
-        // Whole, or it opens nothing.
-        let token = rest.get(length).filter(|byte| **byte == b'"').and(std::str::from_utf8(&rest[..length]).ok())?;
-        Some(token).filter(|token| !token.is_empty()).map(Secret::new)
+    /// Who its calls are for.
+    pub fn meta(&self) -> Meta {
+        Meta {
+            session_id: self.session_id.clone(),
+            request_id: self.request_id.clone(),
+            user_id: self.user_id.clone(),
+            session_scope: self.session_scope.clone(),
+        }
     }
 
     /// A plain message with every default.
@@ -240,197 +252,10 @@ impl Payload {
     }
 }
 
-/// Reads JSON as a JavaScript reader would: lone surrogates become U+FFFD.
+/// Reads JSON as a JavaScript reader would: lone surrogates become U+FFFD. Blanks and byte order marks may stand before it.
 pub(crate) fn json(text: &str) -> serde_json::Result<Value> {
+    let text = attempt::document(text);
     serde_json::from_str(text).or_else(|_| serde_json::from_str(&surrogates::repair(text)))
-}
-
-fn structured(value: &Value) -> Option<Payload> {
-    let mut fields = Fields { object: value.as_object()?, ignored: Vec::new() };
-    let message = match fields.object.get("message")? {
-        message @ (Value::String(_) | Value::Array(_)) => content(message),
-        _ => return None,
-    };
-    let history = match fields.array("history") {
-        Some(turns) => turns.iter().map(history_turn).collect::<Option<Vec<_>>>()?,
-        None => Vec::new(),
-    };
-    Some(Payload {
-        message,
-        history,
-        taint_ratio: fields.policy("taintRatio", Value::as_f64, 0.0, 1.0),
-        taint_threshold: fields.policy("taintThreshold", Value::as_f64, 1.0, 0.0),
-        profile: fields.policy("profile", text, "balanced".to_owned(), "paranoid".to_owned()),
-        sandbox_type: match fields.string("sandboxType").as_deref() {
-            None | Some("docker") => SandboxType::Docker,
-            Some("apple") => SandboxType::Apple,
-            Some("k8s") => SandboxType::K8s,
-            Some(other) => SandboxType::Other(other.to_owned()),
-        },
-        user_id: fields.string("userId"),
-        reply_optional: fields.flag("replyOptional"),
-        session_id: fields.string("sessionId"),
-        request_id: fields.string("requestId"),
-        session_scope: fields.string("sessionScope"),
-        ipc_token: fields.string("ipcToken").map(Secret::new),
-        agent_id: fields.string("agentId"),
-        identity: fields.object("identity").map(identity),
-        web_proxy_url: fields.string("webProxyUrl"),
-        credential_env: fields.object("credentialEnv").map(credentials).unwrap_or_default(),
-        ca_cert: fields.string("caCert"),
-        single_turn: fields.flag("singleTurn"),
-        skills: fields.array("skills").map(|skills| skills.iter().filter_map(skill).collect()),
-        catalog: fields.array("catalog").map(|entries| entries.iter().filter_map(catalog_entry).collect()),
-        dispatch: fields.object("tool_dispatch").and_then(dispatch),
-        ignored: fields.ignored,
-    })
-}
-
-fn text(value: &Value) -> Option<String> {
-    value.as_str().map(str::to_owned)
-}
-
-/// Optional fields of the payload; remembers those of a wrong type.
-struct Fields<'a> {
-    object: &'a Map<String, Value>,
-    ignored: Vec<&'static str>,
-}
-
-impl<'a> Fields<'a> {
-    fn get<T>(&mut self, key: &'static str, read: impl Fn(&'a Value) -> Option<T>) -> Option<T> {
-        let value = self.object.get(key).filter(|value| !value.is_null())?;
-        let found = read(value);
-        if found.is_none() {
-            self.ignored.push(key);
-        }
-        found
-    }
-
-    /// A field that widens what the agent may do: one that is there but cannot be read must not mean the widest
-    /// (CASES I16).
-    fn policy<T>(&mut self, key: &'static str, read: impl Fn(&'a Value) -> Option<T>, absent: T, unreadable: T) -> T {
-        let known = self.ignored.len();
-        match self.get(key, read) {
-            Some(value) => value,
-            None if self.ignored.len() > known => unreadable,
-            None => absent,
-        }
-    }
-
-    fn string(&mut self, key: &'static str) -> Option<String> {
-        self.get(key, text)
-    }
-
-    fn flag(&mut self, key: &'static str) -> bool {
-        self.get(key, Value::as_bool).unwrap_or(false)
-    }
-
-    fn array(&mut self, key: &'static str) -> Option<&'a Vec<Value>> {
-        self.get(key, Value::as_array)
-    }
-
-    fn object(&mut self, key: &'static str) -> Option<&'a Map<String, Value>> {
-        self.get(key, Value::as_object)
-    }
-}
-
-/// Blocks the runner does not know become empty text: one of them must not cost the user the whole message.
-fn content(value: &Value) -> Content {
-    match value {
-        Value::String(text) => Content::Text(text.clone()),
-        Value::Array(blocks) => {
-            Content::Blocks(blocks.iter().filter_map(|block| serde_json::from_value(lenient(block)).ok()).collect())
-        }
-        other => Content::Text(other.to_string()),
-    }
-}
-
-/// A block with only the fields its kind has: the host's stored blocks may carry more, and its own schema would refuse
-/// them on the way back.
-fn lenient(block: &Value) -> Value {
-    let Some(object) = block.as_object() else { return Value::Null };
-    let known: &[&str] = match object.get("type").and_then(Value::as_str) {
-        Some("text") => &["text"],
-        Some("tool_use") => &["id", "name", "input"],
-        Some("tool_result") => &["tool_use_id", "content"],
-        Some("image") => &["fileId", "mimeType"],
-        Some("image_data") => &["data", "mimeType"],
-        Some("file") => &["fileId", "mimeType", "filename"],
-        Some("file_data") => &["data", "mimeType", "filename"],
-        _ => return Value::Null,
-    };
-    object
-        .iter()
-        .filter(|(key, _)| *key == "type" || known.contains(&key.as_str()))
-        .map(|(k, v)| (k.clone(), v.clone()))
-        .collect::<Map<_, _>>()
-        .into()
-}
-
-/// `None` for anything but an object: such a turn demotes the whole payload to plain text (PROTOCOL §2.1).
-fn history_turn(turn: &Value) -> Option<HistoryTurn> {
-    // A JavaScript reader throws on null only; reading a field of a number or a string gives "undefined".
-    if turn.is_null() {
-        return None;
-    }
-    let get = |key: &str| turn.as_object().and_then(|object| object.get(key));
-    Some(HistoryTurn {
-        role: get("role").and_then(Value::as_str).unwrap_or_default().to_owned(),
-        content: get("content").map_or_else(|| Content::Text("undefined".to_owned()), content),
-        sender: get("sender").and_then(Value::as_str).map(str::to_owned),
-    })
-}
-
-fn identity(object: &Map<String, Value>) -> Identity {
-    let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    Identity {
-        agents: text("agents"),
-        soul: text("soul"),
-        identity: text("identity"),
-        bootstrap: text("bootstrap"),
-        heartbeat: text("heartbeat"),
-    }
-}
-
-fn credentials(object: &Map<String, Value>) -> BTreeMap<String, Secret> {
-    object.iter().filter_map(|(name, value)| Some((name.clone(), Secret::new(value.as_str()?)))).collect()
-}
-
-fn skill(value: &Value) -> Option<SkillInfo> {
-    let object = value.as_object()?;
-    let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let list = |key: &str| {
-        let items = object.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        items.iter().filter_map(Value::as_str).map(str::to_owned).collect()
-    };
-    Some(SkillInfo {
-        name: text("name"),
-        description: text("description"),
-        kind: text("kind"),
-        pending_reasons: list("pendingReasons"),
-        warnings: list("warnings"),
-    })
-}
-
-fn catalog_entry(value: &Value) -> Option<CatalogEntry> {
-    let object = value.as_object()?;
-    let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    Some(CatalogEntry {
-        name: Some(text("name")).filter(|name| !name.is_empty())?,
-        skill: text("skill"),
-        summary: text("summary"),
-        schema: object
-            .get("schema")
-            .filter(|schema| schema.is_object())
-            .cloned()
-            .unwrap_or_else(|| serde_json::json!({})),
-    })
-}
-
-fn dispatch(object: &Map<String, Value>) -> Option<Dispatch> {
-    let mode = DispatchMode::deserialize(object.get("mode")?).ok()?;
-    let spill = object.get("spill_threshold_bytes")?.as_f64()?;
-    Some(Dispatch { mode, spill_threshold_bytes: spill.max(0.0) as u64 })
 }
 
 #[cfg(test)]

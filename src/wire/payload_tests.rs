@@ -28,9 +28,8 @@ fn a_damaged_structured_payload_is_refused_without_showing_it() {
         assert!(matches!(error, PayloadError::Damaged { .. }), "{raw}");
         assert!(!error.to_string().contains("hunter2"));
     }
-    for raw in [&b"\xff"[..], b"h\0i\0"] {
-        assert_eq!(Payload::read(raw).unwrap_err(), PayloadError::NotUtf8);
-    }
+    assert_eq!(Payload::read(b"\xff").unwrap_err(), PayloadError::NotUtf8);
+    assert_eq!(Payload::read(b"h\0i\0").unwrap_err(), PayloadError::Nul);
 }
 
 #[test]
@@ -49,18 +48,4 @@ fn tolerates_what_a_javascript_reader_tolerates() {
     assert_eq!(payload.identity.unwrap().soul, "s");
     assert!(payload.dispatch.is_none() && payload.skills.is_none());
     assert_eq!(payload.ignored, ["taintRatio", "replyOptional", "credentialEnv"]);
-}
-
-#[test]
-fn the_turns_token_is_found_in_what_cannot_be_read() {
-    let token = |item: &[u8]| Payload::guess_token(item).map(|token| token.expose().to_owned());
-    assert_eq!(token(br#"{"ipcToken" : "t-1","message":"cut"#).as_deref(), Some("t-1"));
-    assert_eq!(token(b"{\"message\":\"\xff\",\"ipcToken\":\"t-2\"}").as_deref(), Some("t-2"));
-    // A message that talks about a token has escaped quotes.
-    assert_eq!(token(br#"{"message":"\"ipcToken\":\"x\"","ipcToken":"real"}"#).as_deref(), Some("real"));
-    for nothing in [&br#"{"ipcToken":"cut of"#[..], br#"{"ipcToken":5}"#, br#"{"ipcToken":""}"#, b"", b"not json"] {
-        assert_eq!(token(nothing), None);
-    }
-    let demoted = Payload::read(br#"{"message":"m","ipcToken":"t-3","history":[null]}"#).unwrap();
-    assert_eq!(demoted.ipc_token.unwrap().expose(), "t-3");
 }

@@ -138,7 +138,8 @@ impl Usage {
     fn from_value(usage: &Value) -> Self {
         let count = |key: &str| {
             let number = usage.get(key)?;
-            number.as_u64().or_else(|| number.as_f64().map(|number| number as u64))
+            let written = || number.as_str().and_then(|text| text.trim().parse().ok());
+            number.as_u64().or_else(|| number.as_f64().map(|number| number as u64)).or_else(written)
         };
         Self { input_tokens: count("inputTokens").unwrap_or(0), output_tokens: count("outputTokens").unwrap_or(0) }
     }
@@ -295,6 +296,20 @@ mod tests {
         assert!(serde_json::from_str::<Value>(call.args.as_ref().unwrap().get()).is_err());
         assert!(matches!(chunks[2], Chunk::Other));
         assert!(matches!(chunks[3], Chunk::Done(Usage { input_tokens: 0, output_tokens: 0 })));
+    }
+
+    #[test]
+    fn tokens_are_counted_however_they_are_written() {
+        for (count, wanted) in
+            [("8192", 8192), ("8192.0", 8192), ("\"8192\"", 8192), ("null", 0), ("-1", 0), ("\"many\"", 0)]
+        {
+            let body = format!(r#"{{"ok":true,"chunks":[{{"type":"done","usage":{{"outputTokens":{count}}}}}]}}"#);
+            let chunks = Reply::new(body).chunks().unwrap();
+            assert!(
+                matches!(chunks[0], Chunk::Done(Usage { output_tokens, .. }) if output_tokens == wanted),
+                "{count}"
+            );
+        }
     }
 
     #[test]

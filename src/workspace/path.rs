@@ -26,6 +26,12 @@ impl RelPath {
         self.clean.as_os_str().is_empty()
     }
 
+    /// Does it lie in `artifacts/`, and did the caller write it as the host knows that place (PROTOCOL §8.1)?
+    pub fn artifact(&self) -> Option<bool> {
+        let inside = self.clean.starts_with("artifacts") && self.clean.components().count() > 1;
+        inside.then(|| self.raw.starts_with("artifacts/"))
+    }
+
     /// Did the caller write a trailing slash?
     pub(super) fn names_directory(&self) -> bool {
         self.slash

@@ -108,7 +108,6 @@ fn timed<T>(count: u32, what: impl FnOnce() -> Outcome<T>) -> Outcome<Duration> 
 
 /// What the turn does with a model's reply.
 fn decoded(reply: &Reply) -> Outcome<Vec<Chunk>> {
-    reply.accepted()?;
     let chunks = reply.chunks()?;
     match chunks.iter().filter(|chunk| matches!(chunk, Chunk::Text(_))).count() {
         0 => Err("the large reply has no text".into()),
@@ -118,7 +117,7 @@ fn decoded(reply: &Reply) -> Outcome<Vec<Chunk>> {
 
 fn llm_call(text: &str) -> LlmCall {
     let messages = vec![Message::text(Role::User, text)];
-    LlmCall { model: None, task_type: None, messages, tools: Vec::new(), max_tokens: None }
+    LlmCall { model: None, task_type: None, messages, tools: [].into(), max_tokens: None }
 }
 
 fn exchange(stream: &mut UnixStream, request: &[u8], reply: &mut Vec<u8>) -> Outcome<()> {

@@ -58,7 +58,7 @@ pub(super) fn payload(bytes: &[u8]) {
     }
     let text = std::str::from_utf8(bytes);
     if text.is_err() || bytes.contains(&0) {
-        assert!(matches!(read, Err(PayloadError::NotUtf8)));
+        assert!(matches!(read, Err(PayloadError::NotUtf8 | PayloadError::Nul)));
     }
     let fields = serde_json::from_slice::<Map<String, Value>>(bytes);
     if let (Ok(fields), Ok(read)) = (fields, read)

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 
 const RUNNER: &str = env!("CARGO_BIN_EXE_ax-runner");
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(240);
 /// The long forms, minutes instead of seconds.
 fn long() -> bool {
     std::env::var_os("AX_LONG").is_some()

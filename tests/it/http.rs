@@ -13,6 +13,7 @@ pub(crate) use matrix::in_parallel;
 
 use crate::support::{BIN, LIMIT};
 use ax_runner::devhost::{FakeHost, Output, Runner};
+pub(crate) use relay::Message;
 use relay::{Asked, Deed, Relay};
 
 /// A runner with one turn of work.

@@ -2,8 +2,8 @@
 
 mod matrix;
 
-use crate::support::{BIN, LIMIT, bash_then_done, lines};
-use ax_runner::devhost::{FakeHost, Script};
+use crate::support::{BIN, LIMIT, bash_then_done, judged, lines};
+use ax_runner::devhost::{FakeHost, Script, Transport};
 use serde_json::json;
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -88,7 +88,7 @@ fn the_socket_is_there_before_stdin_is_read_and_said_in_one_piece() {
         bridge.read_exact(&mut length).unwrap();
         let mut frame = vec![0; u32::from_be_bytes(length) as usize];
         bridge.read_exact(&mut frame).unwrap();
-        assert!(String::from_utf8_lossy(&frame).contains("llm_call"));
+        assert_eq!(judged(&frame, Transport::Listen)["action"], "llm_call");
         // A bridge that breaks in the middle of a turn: no answer can be given, and the exit code says so.
         drop(bridge);
         let (code, rest) = runner.end();

@@ -25,7 +25,11 @@ fn wait_file(host: &FakeHost, running: &Running, name: &str) {
 #[test]
 fn a_command_does_not_stop_the_runner() {
     for transport in [Transport::Socket, Transport::Listen, Transport::Http] {
-        let command = format!("{RUNNER}; for s in TERM INT HUP QUIT; do kill -$s $R; sleep 0.05; done; echo on");
+        // The sender must be there when the runner looks for it, and a busy machine delivers late.
+        let waits = "while read -r k v; do [ $k = ShdPnd: ] && [ $((16#$v)) != 0 ] && break; done </proc/$R/status";
+        let command = format!(
+            "{RUNNER}; for s in TERM INT HUP QUIT; do kill -$s $R; sleep 0.05; done; while {waits}; do sleep 0.05; done; sleep 1; echo on"
+        );
         let host = FakeHost::builder(transport, bash_then_done(&command)).start();
         let output = run(&host);
         let answer = host.answer().unwrap_or_else(|| output.text());

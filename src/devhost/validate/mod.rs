@@ -54,6 +54,11 @@ impl Checked {
     }
 }
 
+/// The host's rules that a request breaks: for hosts of a few lines, which would take anything.
+pub fn broken_rules(raw: &[u8], transport: Transport) -> Vec<String> {
+    check(raw, transport).violations
+}
+
 /// Checks one request.
 pub(crate) fn check(raw: &[u8], transport: Transport) -> Checked {
     let blank =

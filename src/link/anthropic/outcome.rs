@@ -72,10 +72,9 @@ impl Outcome {
     pub(super) fn reply(mut self) -> Result<Reply, CallError> {
         let (note, error) = self.ending();
         let usage = match self.stop.as_deref() {
-            // The loop takes a reply at its token limit as cut, and then does not run the call it ends with.
-            Some("max_tokens" | "model_context_window_exceeded") => {
-                Usage { output_tokens: self.usage.output_tokens.max(u64::from(self.max_tokens)), ..self.usage }
-            }
+            // The loop takes a reply at its token limit as cut: it says so, and does not run the call it ends with.
+            Some("max_tokens") => self.at_limit(),
+            Some("model_context_window_exceeded") if !self.calls.is_empty() => self.at_limit(),
             _ => self.usage,
         };
         if let Some(note) = note {
@@ -93,6 +92,10 @@ impl Outcome {
         serde_json::to_vec(&body).map(Reply::new).map_err(|_| CallError::Unencodable)
     }
 
+    fn at_limit(&self) -> Usage {
+        Usage { output_tokens: self.usage.output_tokens.max(u64::from(self.max_tokens)), ..self.usage }
+    }
+
     /// A note for the reader, or an error that ends the turn.
     fn ending(&self) -> (Option<String>, Option<String>) {
         let (silent, max) = (self.text.trim().is_empty() && self.calls.is_empty(), self.max_tokens);
@@ -106,16 +109,13 @@ impl Outcome {
             Some("max_tokens") if silent => error(&format!(
                 "the reply reached its limit of {max} tokens before it said anything; raise --max-tokens"
             )),
-            Some("max_tokens") if self.calls.is_empty() => {
-                note(format!("[The reply was cut at its limit of {max} tokens.]"))
-            }
             Some("model_context_window_exceeded") if silent => {
                 error("the conversation fills the model's context; start a new one or shorten it")
             }
             Some("model_context_window_exceeded") if self.calls.is_empty() => {
                 note("[The reply was cut: the conversation fills the model's context.]".to_owned())
             }
-            // With calls: the last one's result says that it was cut.
+            // The loop's to say.
             Some("max_tokens" | "model_context_window_exceeded") => (None, None),
             Some("pause_turn") => note(format!(
                 "[The model paused more than {} times; it may not have finished.]",
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn every_end_is_told_in_its_own_words() {
         let mut notes = std::collections::HashSet::new();
-        for stop in [Some("max_tokens"), Some("pause_turn"), Some("model_context_window_exceeded"), Some("new"), None] {
+        for stop in [Some("pause_turn"), Some("model_context_window_exceeded"), Some("new"), None] {
             let reply = reply(stop, text());
             assert!(reply.accepted().is_ok());
             let shown = shown(&reply);
@@ -195,7 +195,11 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_call_counts_as_at_the_limit() {
+    fn what_was_cut_counts_as_at_the_limit() {
+        for (stop, tokens) in [("max_tokens", 100), ("model_context_window_exceeded", 7)] {
+            let chunks = reply(Some(stop), text()).chunks().unwrap();
+            assert!(matches!(chunks[1], Read::Done(Usage { output_tokens, .. }) if output_tokens == tokens), "{stop}");
+        }
         let chunks = reply(Some("max_tokens"), call(r#"{"command":"rm -rf /tm"#, false)).chunks().unwrap();
         assert!(matches!(&chunks[0], Read::ToolUse(call) if call.args.is_none()));
         assert!(matches!(chunks[1], Read::Done(Usage { output_tokens: 100, .. })));

@@ -122,7 +122,7 @@ mod tests {
     use crate::wire::{Message, ToolSpec};
 
     fn call(messages: Vec<Message>) -> LlmCall {
-        LlmCall { model: None, task_type: None, messages, tools: Vec::new(), max_tokens: None }
+        LlmCall { model: None, task_type: None, messages, tools: [].into(), max_tokens: None }
     }
 
     #[test]
@@ -143,8 +143,7 @@ mod tests {
             result("a"),
             result("b"),
         ]);
-        call.tools =
-            vec![ToolSpec { name: "bash".into(), description: "d".into(), parameters: json!({"type": "object"}) }];
+        call.tools = [ToolSpec::new("bash", "d", &json!({"type": "object"}))].into();
         let body = body(&call, 100);
         assert_eq!(body["system"], "be kind");
         assert_eq!(body["tools"][0]["input_schema"]["type"], "object");

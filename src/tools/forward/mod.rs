@@ -19,9 +19,12 @@ pub use present::{Outcome, Presented, Spill, present, present_error};
 
 use super::arguments;
 use super::fields::{self, Field};
+use super::schema::{self, Property, Schema};
 use crate::limits;
 use crate::wire::{Forward, ToolSpec};
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value, json};
+use std::collections::HashSet;
 use std::time::Duration;
 
 /// A tool of the host's.
@@ -143,43 +146,55 @@ impl HostTool {
     }
 
     fn spec(&self) -> ToolSpec {
-        let parameters = match self.operations {
-            [only] => fields::schema(only.fields),
-            several => flat_schema(several),
-        };
-        ToolSpec { name: self.name.to_owned(), description: self.description.to_owned(), parameters }
+        match self.operations {
+            [only] => ToolSpec::new(self.name, self.description, &Schema(only.fields)),
+            several => ToolSpec::new(self.name, self.description, &Flat(several)),
+        }
     }
 }
 
 /// One flat object for all operations: providers want `type: "object"` at the top (PROTOCOL T38). Which operation needs
 /// which field is said in words.
-fn flat_schema(operations: &[Operation]) -> Value {
-    let kinds: Vec<&str> = operations.iter().map(|operation| operation.kind).collect();
-    let mut properties = Map::new();
-    properties.insert("type".to_owned(), json!({"type": "string", "enum": kinds, "description": "What to do."}));
-    for field in operations.iter().flat_map(|operation| operation.fields) {
-        if properties.contains_key(field.name) {
-            continue;
-        }
-        let users = |required: bool| {
-            let users: Vec<&str> = operations
-                .iter()
-                .filter(|operation| {
-                    operation.fields.iter().any(|other| other.name == field.name && other.required == required)
-                })
-                .map(|operation| operation.kind)
-                .collect();
-            users.join(", ")
-        };
-        let mut schema = field.schema();
-        let mut about = field.about.to_owned();
-        for (before, users) in [(" Required for ", users(true)), (" Optional for ", users(false))] {
-            if !users.is_empty() {
-                about.push_str(&format!("{before}{users}."));
+struct Flat<'a>(&'a [Operation]);
+
+impl Serialize for Flat<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        schema::object(&mut map, &FlatProperties(self.0), &["type"])?;
+        map.end()
+    }
+}
+
+struct FlatProperties<'a>(&'a [Operation]);
+
+impl Serialize for FlatProperties<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        let kinds: Vec<&str> = self.0.iter().map(|operation| operation.kind).collect();
+        map.serialize_entry("type", &json!({"type": "string", "enum": kinds, "description": "What to do."}))?;
+        let mut seen = HashSet::new();
+        for field in self.0.iter().flat_map(|operation| operation.fields) {
+            if seen.insert(field.name) {
+                map.serialize_entry(field.name, &Property { kind: field.kind, about: &self.about(field) })?;
             }
         }
-        schema["description"] = json!(about.trim());
-        properties.insert(field.name.to_owned(), schema);
+        map.end()
     }
-    json!({"type": "object", "properties": properties, "required": ["type"], "additionalProperties": false})
+}
+
+impl FlatProperties<'_> {
+    /// What the field means, and which operations take it.
+    fn about(&self, field: &Field) -> String {
+        let mut about = field.about.to_owned();
+        for (before, required) in [(" Required for ", true), (" Optional for ", false)] {
+            let takes = |operation: &&Operation| {
+                operation.fields.iter().any(|other| other.name == field.name && other.required == required)
+            };
+            let users: Vec<&str> = self.0.iter().filter(takes).map(|operation| operation.kind).collect();
+            if !users.is_empty() {
+                about.push_str(&format!("{before}{}.", users.join(", ")));
+            }
+        }
+        about.trim().to_owned()
+    }
 }

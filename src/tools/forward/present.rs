@@ -65,10 +65,14 @@ pub fn present(action: &str, reply: &Reply, spill_threshold: u64) -> Outcome {
     })
 }
 
-/// A call that got no answer.
-pub fn present_error(error: &CallError) -> Presented {
+/// A call that got no answer; `reads` if it changes nothing.
+pub fn present_error(error: &CallError, reads: bool) -> Presented {
     let advice = match error {
         CallError::OutcomeUnknown => "; check before you repeat it",
+        // The host may be at it still.
+        CallError::TimedOut(_) | CallError::NoReply(_) if !reads => {
+            "; whether the call was carried out is unknown; check before you repeat it"
+        }
         _ => "",
     };
     Presented { text: format!("Error: {error}{advice}"), failed: true }
@@ -231,7 +235,15 @@ mod tests {
             let presented = text(action, body);
             assert!(presented.failed && presented.text.starts_with(wanted), "{body}: {}", presented.text);
         }
-        assert!(present_error(&CallError::OutcomeUnknown).text.contains("check before you repeat"));
+        for (error, reads, doubt) in [
+            (CallError::OutcomeUnknown, false, true),
+            (CallError::TimedOut(1), false, true),
+            (CallError::NoReply(1), false, true),
+            (CallError::NoReply(1), true, false),
+            (CallError::NotSent("gone".to_owned()), false, false),
+        ] {
+            assert_eq!(present_error(&error, reads).text.contains("check before you repeat"), doubt, "{error}");
+        }
     }
 
     #[test]

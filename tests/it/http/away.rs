@@ -103,7 +103,11 @@ fn patience_is_asked_for_in_seconds_and_has_an_end() {
         let head = "HTTP/1.1 503 Gone\r\nRetry-After: Wed, 21 Oct 2015 07:28:00 GMT\r\nContent-Length: 4\r\n\r\nbusy";
         let _ = stream.write_all(head.as_bytes());
     }
-    for write in [soon as fn(&mut TcpStream), nonsense] {
+    // Of a connection that was idle for too long, by a gateway.
+    fn idle(stream: &mut TcpStream) {
+        let _ = stream.write_all(b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+    }
+    for write in [soon as fn(&mut TcpStream), nonsense, idle] {
         let host = FakeHost::http(bash_then_done("echo x >>count")).start();
         let (relay, output) = relayed(&host, move |asked| match asked.nth <= 2 && asked.stage != "/internal/work" {
             true => match asked.stage.as_str() {
@@ -124,6 +128,9 @@ fn patience_is_asked_for_in_seconds_and_has_an_end() {
     });
     assert!(answer(&host, &output).contains("HTTP 429"));
     assert_eq!(relay.written("llm_call"), 1);
+    let told = output.stderr.lines().find(|line| line.contains("host_busy")).expect("nothing in the log");
+    let told: serde_json::Value = serde_json::from_str(told).unwrap();
+    assert_eq!((told["ms"].as_u64(), told["asked_seconds"].as_u64()), (Some(30_000), Some(999_999_999_999)));
 }
 
 #[test]

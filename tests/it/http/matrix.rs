@@ -18,7 +18,7 @@ const HEAD: &str = "\
 The turn: the model calls one tool (`bash` with a command that adds a line to a file, or a host tool), then says `done`. One
 request of it is cut at one place. *sent*: how often the runner wrote that request. *host*: how often the host carried it out.
 *ran*: lines in the file. *answers*: how many the host got. The model's time is set to 2 s here; other calls have 300 s, the
-answer 30 s, and a reply that has begun 30 s between two pieces. Written by the test `http_fault_matrix`;
+answer 5 s, and a reply that has begun 30 s between two pieces. Written by the test `http_fault_matrix`;
 `AX_WRITE_FIXTURES=1 AX_SOAK=1` writes it anew.
 
 | request | cut | as | sent | host | ran | exit | answers | the answer |
@@ -53,10 +53,10 @@ const SUBJECTS: [Subject; 7] = [
     Subject { name: "`llm_call`, the first", stage: "llm_call", tool: bash, silence: (2, 2) },
     Subject { name: "`llm_call`, after a tool", stage: "llm_call+", tool: bash, silence: (2, 2) },
     Subject { name: "`sandbox_approve`", stage: "sandbox_approve", tool: bash, silence: (300, 30) },
-    Subject { name: "`sandbox_result`", stage: "sandbox_result", tool: bash, silence: (5, 5) },
+    Subject { name: "`sandbox_result`", stage: "sandbox_result", tool: bash, silence: (2, 2) },
     Subject { name: "`memory_query` (reads)", stage: "memory_query", tool: read, silence: (300, 30) },
     Subject { name: "`memory_write` (writes)", stage: "memory_write", tool: write, silence: (300, 30) },
-    Subject { name: "`agent_response`", stage: "agent_response", tool: bash, silence: (30, 30) },
+    Subject { name: "`agent_response`", stage: "agent_response", tool: bash, silence: (5, 5) },
 ];
 
 const PLACES: [(&str, Place); 4] = [

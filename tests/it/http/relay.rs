@@ -1,6 +1,7 @@
 //! Stands between a runner and its host over HTTP, exchange by exchange, and does to each what a test says.
 
-use crate::support::{At, How, Place, stage};
+use crate::support::{At, How, Judge, Place, stage};
+use ax_runner::devhost::Transport;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -33,6 +34,7 @@ type Rule = Box<dyn Fn(&Asked) -> Deed + Send + Sync>;
 struct Shared {
     host: String,
     rule: Rule,
+    judge: Judge,
     over: AtomicBool,
     written: Mutex<BTreeMap<String, usize>>,
     /// Connections that have gone silent stay open.
@@ -53,6 +55,7 @@ impl Relay {
         let shared = Arc::new(Shared {
             host: host.strip_prefix("http://").unwrap().to_owned(),
             rule: Box::new(rule),
+            judge: Judge::default(),
             over: AtomicBool::new(false),
             written: Mutex::default(),
             silent: Mutex::default(),
@@ -85,6 +88,7 @@ impl Drop for Relay {
         self.shared.over.store(true, Ordering::Release);
         let _ = TcpStream::connect(self.address);
         self.shared.silent.lock().unwrap().clear();
+        self.shared.judge.ask();
     }
 }
 
@@ -103,7 +107,10 @@ impl Shared {
     fn exchange(&self, message: &Message, stream: &TcpStream) -> bool {
         let path = message.head.split(' ').nth(1).unwrap_or_default().to_owned();
         let stage = match serde_json::from_slice::<Value>(&message.body) {
-            Ok(request) => stage(&request),
+            Ok(request) => {
+                self.judge.hear(&message.body, Transport::Http);
+                stage(&request)
+            }
             Err(_) => path,
         };
         let nth = {
@@ -185,13 +192,13 @@ impl Shared {
 }
 
 /// A request or a reply.
-struct Message {
-    head: String,
-    body: Vec<u8>,
+pub(crate) struct Message {
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Message {
-    fn read(reader: &mut impl BufRead) -> Option<Self> {
+    pub(crate) fn read(reader: &mut impl BufRead) -> Option<Self> {
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
             if reader.read_line(&mut head).ok()? == 0 {

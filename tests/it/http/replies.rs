@@ -120,6 +120,35 @@ fn i15_a_model_call_without_a_reply_ends_and_names_the_cause() {
 }
 
 #[test]
+fn i15_every_kind_of_success_is_judged_by_its_envelope() {
+    let memory = json!({"name": "memory", "args": {"type": "write", "scope": "s", "content": "c"}});
+    for status in ["201 Created", "202 Accepted", "203 Other", "206 Partial Content"] {
+        for (body, done) in
+            [("{\"ok\":true,\"approved\":true,\"id\":\"1\"}", true), ("{\"ok\":true,\"appro", false), ("", false)]
+        {
+            let reply = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+            let tools = json!([{"name": "bash", "args": {"command": "echo x >>count"}}, memory]);
+            let host = FakeHost::http(tools_then_done(tools)).start();
+            // It knows nothing of the consent that was given in its place.
+            host.forgive();
+            let (relay, output) = relayed(&host, move |asked| match asked.stage.as_str() {
+                "sandbox_approve" | "memory_write" => {
+                    let reply = reply.clone();
+                    Deed::Instead(Box::new(move |stream| say(stream, reply.as_bytes())))
+                }
+                _ => Deed::Pass,
+            });
+            assert_eq!(answer(&host, &output), "done", "{}", output.stderr);
+            let results = crate::support::results(&host);
+            let told: Vec<&str> = results.values().map(String::as_str).collect();
+            assert_eq!(crate::support::lines(&host, "count").len(), usize::from(done), "{status} {body}: {told:?}");
+            assert_eq!(told.iter().filter(|text| text.contains("rror")).count(), if done { 0 } else { 2 }, "{told:?}");
+            assert_eq!((relay.written("sandbox_approve"), relay.written("memory_write")), (1, 1), "{status} {body}");
+        }
+    }
+}
+
+#[test]
 fn i15_one_bad_reply_is_survived_where_a_question_may_be_repeated() {
     super::in_parallel(
         &[("half a body", half_a_body as fn(&mut TcpStream)), ("not http", not_http)],

@@ -1,10 +1,12 @@
 //! HTTP connections that are stale, cut, slow or full of something else (CASES I04, I15; PROTOCOL §4).
 
-use crate::support::{BIN, LIMIT, bash_then_done, lines, result, runner, tools_then_done, turn};
-use ax_runner::devhost::{FakeHost, Fault, Point, Script};
+use crate::http::Message;
+use crate::support::{BIN, Judge, LIMIT, bash_then_done, lines, result, runner, tools_then_done, turn};
+use ax_runner::devhost::{FakeHost, Fault, Point, Script, Transport};
 use serde_json::json;
-use std::io::{Read, Write};
+use std::io::{BufReader, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
 
 #[test]
@@ -105,28 +107,29 @@ fn a_turn_that_the_host_has_closed_ends_at_once() {
 }
 
 /// Answers each connection with fixed bytes, in the way of a gateway and not of the host.
-fn gateway(reply: Vec<u8>) -> (String, TcpListener) {
+fn gateway(reply: Vec<u8>, judge: Arc<Judge>) -> (String, TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let accepting = listener.try_clone().unwrap();
     std::thread::spawn(move || {
         while let Ok((mut stream, _)) = accepting.accept() {
-            let reply = reply.clone();
-            std::thread::spawn(move || answer(&mut stream, &reply));
+            let (reply, judge) = (reply.clone(), judge.clone());
+            std::thread::spawn(move || answer(&mut stream, &reply, &judge));
         }
     });
     (url, listener)
 }
 
-fn answer(stream: &mut TcpStream, reply: &[u8]) {
+fn answer(stream: &mut TcpStream, reply: &[u8], judge: &Judge) {
     let _ = stream.set_read_timeout(Some(Duration::from_secs(5)));
-    let mut buffer = vec![0; 1 << 20];
-    let count = stream.read(&mut buffer).unwrap_or(0);
-    let head = String::from_utf8_lossy(&buffer[..count]).into_owned();
+    let Some(Message { head, body }) = Message::read(&mut BufReader::new(&*stream)) else { return };
+    if !body.is_empty() {
+        judge.hear(&body, Transport::Http);
+    }
     if head.starts_with("GET /internal/work") {
         let item = r#"{"message":"go","requestId":"r-1","ipcToken":"t","singleTurn":true}"#;
         let _ = write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{item}", item.len());
-    } else if !head.is_empty() {
+    } else {
         let _ = stream.write_all(reply);
     }
 }
@@ -154,7 +157,8 @@ fn i15_gateways_that_answer_nonsense_cannot_hold_the_runner() {
     std::thread::scope(|scope| {
         for (name, reply) in cases {
             scope.spawn(move || {
-                let (url, _listener) = gateway(reply);
+                let judge = Arc::new(Judge::default());
+                let (url, _listener) = gateway(reply, judge.clone());
                 let host = FakeHost::socket(Script::text("unused")).start();
                 let environment =
                     [("AX_HOST_URL", url.as_str()), ("AX_IPC_TOKEN", "pod"), ("AX_LLM_TIMEOUT_MS", "3000")];
@@ -167,6 +171,7 @@ fn i15_gateways_that_answer_nonsense_cannot_hold_the_runner() {
                 // An answer that could not be delivered, and no turn to follow it.
                 assert_eq!((output.code, output.text().as_str()), (Some(1), ""), "{name}: {}", output.stderr);
                 assert!(output.stderr.contains("agent_response_failed"), "{name}: {}", output.stderr);
+                judge.ask();
             });
         }
     });

@@ -1,9 +1,11 @@
 //! A host that reads a request up to some byte and goes away: for each byte of the request, and for each byte of the reply.
 
+use crate::support::judged;
+use ax_runner::devhost::Transport;
 use ax_runner::link::{CallContext, CallError, HostLink, SocketLink};
 use ax_runner::wire::{Action, Approve, Forward, Report};
 use futures_util::future::join_all;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -21,7 +23,10 @@ fn action(name: &str) -> Action {
         "sandbox_approve" => Action::SandboxApprove(Approve::command("ls")),
         "sandbox_result" => Action::SandboxResult(Report::command("ls", "a", 0)),
         "agent_response" => Action::AgentResponse { content: "a".to_owned() },
-        _ => Action::Forward(Forward::new("memory_write", Map::from_iter([("content".to_owned(), json!("c"))]))),
+        _ => {
+            let fields = json!({"scope": "s", "content": "c"}).as_object().cloned().unwrap();
+            Action::Forward(Forward::new("memory_write", fields))
+        }
     }
 }
 
@@ -30,7 +35,8 @@ async fn frame(stream: &mut UnixStream) -> Option<Value> {
     stream.read_exact(&mut header).await.ok()?;
     let mut body = vec![0; u32::from_be_bytes(header) as usize];
     stream.read_exact(&mut body).await.ok()?;
-    serde_json::from_slice(&body).ok()
+    // It takes answers, as a host that dials does.
+    Some(judged(&body, Transport::Listen))
 }
 
 fn reply(request: &Value) -> Vec<u8> {

@@ -102,7 +102,9 @@ async fn case(answers: &[bool], frames: &[Sent]) -> Result<(), TestCaseError> {
         for _ in answers {
             let mut header = [0; 4];
             theirs.read_exact(&mut header).await.unwrap();
-            theirs.read_exact(&mut vec![0; u32::from_be_bytes(header) as usize]).await.unwrap();
+            let mut body = vec![0; u32::from_be_bytes(header) as usize];
+            theirs.read_exact(&mut body).await.unwrap();
+            crate::support::judged(&body, ax_runner::devhost::Transport::Listen);
         }
         for (tag, frame) in frames.iter().enumerate() {
             let body = frame.body(tag);

@@ -4,6 +4,8 @@
 //! The clock stands still unless the schedule moves it, the host is driven by hand between the runner's steps, and the event
 //! loop has one thread, as in the runner: a seed is one schedule, each time. `AX_SEEDS=FROM-TO` tries others than the usual.
 
+use crate::support::judged;
+use ax_runner::devhost::Transport;
 use ax_runner::limits;
 use ax_runner::link::{CallContext, CallError, HostLink, SocketLink};
 use ax_runner::wire::{Action, Approve, Forward, LlmCall, Message, Reply, Report, Role};
@@ -88,7 +90,8 @@ impl Host {
                 if wire.read.len() < end {
                     break;
                 }
-                let request: Value = serde_json::from_slice(&wire.read[4..end]).expect("a whole request");
+                // It takes answers, as a host that dials does.
+                let request = judged(&wire.read[4..end], Transport::Listen);
                 wire.read.drain(..end);
                 let call = tag(&request);
                 *seen.entry(call).or_default() += 1;
@@ -125,18 +128,18 @@ fn tag(request: &Value) -> usize {
 
 fn action(kind: u64, call: usize) -> Action {
     let text = call.to_string();
-    let query = || serde_json::Map::from_iter([("query".to_owned(), json!(text))]);
+    let fields = |key: &str| json!({"scope": "s", key: text}).as_object().cloned().unwrap();
     match kind {
         0 => Action::SandboxApprove(Approve::command(&text)),
         1 => Action::SandboxResult(Report::command(&text, "", 0)),
         2 => Action::AgentResponse { content: text },
-        3 => Action::Forward(Forward::new("memory_write", query())),
-        4 => Action::Forward(Forward::new("memory_query", query()).read_only()),
+        3 => Action::Forward(Forward::new("memory_write", fields("content"))),
+        4 => Action::Forward(Forward::new("memory_query", fields("query")).read_only()),
         _ => Action::LlmCall(LlmCall {
             model: None,
             task_type: None,
             messages: vec![Message::text(Role::User, &text)],
-            tools: Vec::new(),
+            tools: [].into(),
             max_tokens: None,
         }),
     }

@@ -1,8 +1,8 @@
 //! Frames under stress: pieces, heartbeats in between, hosts that do not read, runners that are stopped (CASES I01, I07;
 //! PROTOCOL §3).
 
-use crate::support::{LIMIT, bash_then_done, lines, result, runner, tools_then_done, turn};
-use ax_runner::devhost::{FakeHost, Fault, Script, Signal};
+use crate::support::{LIMIT, bash_then_done, judged, lines, result, runner, tools_then_done, turn};
+use ax_runner::devhost::{FakeHost, Fault, Script, Signal, Transport, broken_rules};
 use ax_runner::link::{CallContext, CallError, HostLink, SocketLink};
 use ax_runner::wire::{Action, Approve, LlmCall, Message, Report, Role};
 use serde_json::{Value, json};
@@ -11,12 +11,16 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
-async fn frame(stream: &mut UnixStream) -> Value {
+async fn raw_frame(stream: &mut UnixStream) -> Vec<u8> {
     let mut header = [0; 4];
     stream.read_exact(&mut header).await.unwrap();
     let mut body = vec![0; u32::from_be_bytes(header) as usize];
     stream.read_exact(&mut body).await.unwrap();
-    serde_json::from_slice(&body).unwrap()
+    body
+}
+
+async fn frame(stream: &mut UnixStream) -> Value {
+    judged(&raw_frame(stream).await, Transport::Listen)
 }
 
 async fn send(stream: &mut UnixStream, body: Value) {
@@ -81,7 +85,10 @@ fn i01_a_call_given_up_while_it_is_written_leaves_a_whole_frame() {
         let never_written = Action::SandboxApprove(Approve::command("never"));
         assert!(tokio::time::timeout(Duration::from_millis(20), link.call(&never_written, &context)).await.is_err());
         let host = async {
-            assert_eq!(frame(&mut theirs).await["output"].as_str().unwrap().len(), 5_000_000);
+            let large = raw_frame(&mut theirs).await;
+            // On purpose: no report is that long, but a socket takes a while for it.
+            assert_eq!(broken_rules(&large, Transport::Listen).len(), 1);
+            assert_eq!(serde_json::from_slice::<Value>(&large).unwrap()["output"].as_str().unwrap().len(), 5_000_000);
             let request = frame(&mut theirs).await;
             assert_eq!(request["command"], "ls", "what was given up before it was begun is not sent");
             send(&mut theirs, json!({"ok": true, "_msgId": "1"})).await;
@@ -102,7 +109,7 @@ fn a_late_reply_and_late_heartbeats_are_nobodys() {
             model: None,
             task_type: None,
             messages: vec![Message::text(Role::User, "a")],
-            tools: Vec::new(),
+            tools: [].into(),
             max_tokens: None,
         });
         let silent = async {

@@ -32,6 +32,9 @@ fn b1_a_bad_launch_is_final() {
     let host = host();
     let http = || started(&host).env("AX_HOST_URL", "http://127.0.0.1:1").env("AX_WORKSPACE", "");
     ends(&http().run(), 1, "AX_WORKSPACE", Judgement::GivesUp);
+    for url in ["http://", "127.0.0.1:80", "ftp://127.0.0.1"] {
+        ends(&started(&host).env("AX_HOST_URL", url).run(), 1, "AX_HOST_URL", Judgement::GivesUp);
+    }
     for agent in ["nobody", "", "--verbose", "401 \u{1f600}\n"] {
         let output = started(&host).arguments(["/opt/ax/dist/agent/runner.js", "--agent", agent]).run();
         match agent {
@@ -139,6 +142,35 @@ fn i11_a_closed_stdout_ends_cleanly() {
         host.runner("/bin/bash").arguments(["-c", pipe, BIN]).payload(&host.payload("go")).deadline(LIMIT).run();
     ends(&output, 1, "EPIPE", Judgement::Retries);
     assert_eq!(output.stderr.matches("EPIPE").count(), 1, "{}", output.stderr);
+}
+
+#[test]
+fn i11_an_answer_that_cannot_be_written_is_no_success() {
+    for (script, word, asked) in [
+        ("exec \"$0\" \"$@\" >&-", "closed", 0),
+        ("exec \"$0\" \"$@\" 1</dev/null", "closed", 0),
+        ("exec \"$0\" \"$@\" 1<.", "closed", 0),
+        ("exec \"$0\" \"$@\" >/dev/full", "No space left", 1),
+        ("ulimit -f 0; exec \"$0\" \"$@\" >file", "too large", 1),
+    ] {
+        let host = host();
+        let through = |script: &str| host.runner("/bin/bash").arguments(["-c", script, BIN]).deadline(LIMIT);
+        let output = through(script).payload(&host.payload("go")).run();
+        ends(&output, 1, "EPIPE", Judgement::Retries);
+        assert!(output.stderr.to_lowercase().contains(&word.to_lowercase()), "{script}: {}", output.stderr);
+        assert_eq!(host.count("llm_call"), asked, "{script}");
+        // With nobody to tell.
+        let output = through(&format!("{script} 2>&-")).payload(&host.payload("go")).run();
+        assert_eq!((output.code, output.text().as_str()), (Some(1), ""), "{script}");
+        // Nothing to write is written.
+        let output = through(script).stdin(" ").run();
+        assert_eq!(output.code, Some(0), "{script}: {}", output.stderr);
+    }
+    // An answer that is an action needs no stdout.
+    let host = FakeHost::listen(Script::text("done")).start();
+    let closed = host.runner("/bin/bash").arguments(["-c", "exec \"$0\" \"$@\" >&-", BIN]).deadline(LIMIT);
+    let output = closed.payload(&host.payload("go")).run();
+    assert_eq!((output.code, host.answer().as_deref()), (Some(0), Some("done")), "{}", output.stderr);
 }
 
 #[test]

@@ -70,6 +70,28 @@ fn i11_a_slow_reader_of_stdout_gets_everything() {
 }
 
 #[test]
+fn i11_a_pipe_that_does_not_block_gets_everything() {
+    use nix::fcntl::{FcntlArg, OFlag, fcntl};
+    use std::io::Read;
+    use std::os::fd::AsRawFd;
+    // What shares the pipe's end has made it so: the mark is the pipe's and not the descriptor's.
+    let (reader, writer) = nix::unistd::pipe().unwrap();
+    fcntl(&reader, FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC)).unwrap();
+    fcntl(&writer, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
+    let text = "0123456789".repeat(50_000);
+    let host = FakeHost::socket(Script::text(&text)).start();
+    let script = format!("exec \"$0\" \"$@\" >&{}", writer.as_raw_fd());
+    let bash = host.runner("/bin/bash").arguments(["-c", &script, BIN]).payload(&host.payload("go")).deadline(LIMIT);
+    let running = bash.spawn().unwrap();
+    drop(writer);
+    assert!(host.wait_request("llm_call", 1, LIMIT).is_some());
+    let mut read = vec![0; text.len()];
+    std::fs::File::from(reader).read_exact(&mut read).unwrap();
+    let output = running.wait();
+    assert!(read == text.as_bytes() && output.code == Some(0), "{}", output.stderr);
+}
+
+#[test]
 fn i11_what_commands_print_is_not_the_answer() {
     let command = "echo to-out; echo to-err >&2; echo tty >/dev/tty; ls -l /proc/self/fd; echo fd1 >/proc/$PPID/fd/1; echo fd9 >&9";
     let host = FakeHost::socket(bash_then_done(command)).start();

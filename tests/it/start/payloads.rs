@@ -1,7 +1,7 @@
 //! Standard input in every shape (CASES I16, B07; PROTOCOL §2).
 
 use crate::support::{BIN, Judgement, LIMIT, bash_then_done, judge, result, tools_then_done};
-use ax_runner::devhost::{FakeHost, Output, Runner, Script};
+use ax_runner::devhost::{FakeHost, Output, Runner, Script, Signal, Transport};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ fn with(bytes: impl Into<Vec<u8>>) -> (FakeHost, Output) {
 #[test]
 fn i16_b2_what_is_understood() {
     let pretty = serde_json::to_string_pretty(&json!({"message": "hi", "history": []})).unwrap();
-    let cases: [(&[u8], &str); 22] = [
+    let cases: [(&[u8], &str); 25] = [
         (b"just text\n", "just text\n"),
         (b"{}", "{}"),
         (br#"{"foo":1}"#, r#"{"foo":1}"#),
@@ -47,6 +47,9 @@ fn i16_b2_what_is_understood() {
         (br#"{"message":"m","history":[null]}"#, r#"{"message":"m","history":[null]}"#),
         (br#"{"message":"hi"}"#, "hi"),
         (b"\xef\xbb\xbf{\"message\":\"hi\"}", "hi"),
+        (b"\xef\xbb\xbf\xef\xbb\xbf{\"message\":\"hi\"}", "hi"),
+        (b"\r\n\xef\xbb\xbf {\"message\":\"hi\"}", "hi"),
+        (br#"{"message":"hi","history":[null],"taintRatio":0}"#, "hi"),
         (b"\n \t{\"message\":\"hi\"}\n\n", "hi"),
         (pretty.as_bytes(), "hi"),
         (br#"{"message":"hi","unknown":{"deep":[1,2]}}"#, "hi"),
@@ -90,6 +93,74 @@ fn i16_what_is_refused_says_so_and_shows_nothing() {
         assert!(output.stderr.lines().last().unwrap().starts_with("Agent runner error: validation failed"), "{shown}");
         assert!(!output.stderr.contains("hunter2"), "{}", output.stderr);
         assert_eq!(judge(1, "", &output.stderr), Judgement::GivesUp);
+    }
+}
+
+/// A host's payload after something was done to it on the way.
+fn damaged(whole: &str) -> Vec<Vec<u8>> {
+    let swapped = |from: &str, to: &str| whole.replace(from, to).into_bytes();
+    let around = |open: &str, close: &str| format!("{open}{whole}{close}").into_bytes();
+    vec![
+        swapped("\"hello\"", "null"),
+        swapped("\"hello\"", "5"),
+        swapped("\"hello\"", "{\"text\":\"x\"}"),
+        swapped("\"message\"", "\"Message\""),
+        swapped("\"", "'"),
+        swapped("\"", "\\\""),
+        swapped("\"ipcToken\"", "ipcToken"),
+        around("// by the host\n", ""),
+        around("/* by the host */", ""),
+        around("# by the host\n", ""),
+        around("\0", ""),
+        around("\u{200b}", ""),
+        around("starting\n", ""),
+        around("{}\n", ""),
+        around("[", "]"),
+        around("[null,", "]"),
+        around("{\"payload\":", "}"),
+        around("go(", ")"),
+        around("", "\u{feff}"),
+        around("", whole),
+        serde_json::to_vec(whole).unwrap(),
+        whole.as_bytes()[whole.find("\"credentialEnv").unwrap()..].to_vec(),
+        whole.as_bytes()[..whole.len() - 1].to_vec(),
+        whole.encode_utf16().flat_map(u16::to_le_bytes).collect(),
+    ]
+}
+
+#[test]
+fn i16_what_was_meant_as_a_payload_is_no_message() {
+    let canary = "canary-7f3a";
+    for (transport, step) in [(Transport::Socket, 1), (Transport::Listen, 4), (Transport::Http, 3)] {
+        let host = FakeHost::builder(transport, Script::text("done")).start();
+        let mut payload = host.payload("hello");
+        payload["ipcToken"] = canary.into();
+        payload["credentialEnv"] = json!({"KEY": canary});
+        for item in damaged(&payload.to_string()).into_iter().step_by(step) {
+            let shown = String::from_utf8_lossy(&item[..40]).into_owned();
+            let host = FakeHost::builder(transport, Script::text("done")).start();
+            let runner = start(&host);
+            let output = match transport {
+                Transport::Http => {
+                    host.push_raw_work(&String::from_utf8_lossy(&item));
+                    let running = runner.spawn().unwrap();
+                    host.wait_answer(1, LIMIT).expect(&shown);
+                    running.signal(Signal::SIGTERM);
+                    running.wait()
+                }
+                _ => runner.stdin(item).run(),
+            };
+            assert!(!output.timed_out, "{shown}: {}", output.stderr);
+            assert_eq!(host.requests_of("llm_call").len(), 0, "{shown}");
+            let told = format!("{}{:?}", output.stderr, host.answers());
+            assert!(!told.contains(canary), "{shown}: {told}");
+            match transport {
+                Transport::Http => assert_eq!(output.code, Some(143), "{shown}: {told}"),
+                _ => assert_eq!((output.code, output.text().as_str()), (Some(1), ""), "{shown}: {told}"),
+            }
+            let answers = usize::from(transport != Transport::Socket);
+            assert_eq!(host.answers().len(), answers, "{shown}: {told}");
+        }
     }
 }
 
@@ -151,7 +222,7 @@ fn i16_more_than_a_payload_can_be() {
 
 #[test]
 fn b07_a_host_that_keeps_stdin_open_is_served() {
-    for prefix in ["", "\u{feff}", "\n  "] {
+    for prefix in ["", "\u{feff}", "\n  ", "\u{feff}\u{feff}\n"] {
         let host = FakeHost::socket(Script::text("done")).start();
         let stdin = format!("{prefix}{}", host.payload("hi"));
         let output = start(&host).stdin(stdin).keep_stdin_open().run();

@@ -55,6 +55,9 @@ fn i14_an_answer_that_changes_the_call_is_no_consent() {
         r#"{"ok":true,"approved":true,"args":{"command":"echo harmless"}}"#,
         r#"{"ok":true,"approved":true,"updatedInput":{"command":"echo harmless"}}"#,
         r#"{"ok":true,"approved":true,"path":"elsewhere"}"#,
+        r#"{"ok":true,"approved":true,"edits":[{"command":"echo harmless"}]}"#,
+        r#"{"ok":true,"approved":true,"tool":{"input":{"command":"echo harmless"}}}"#,
+        r#"{"ok":true,"approved":true,"error":"not this one"}"#,
     ] {
         let (ran, text, host) = reply(body);
         assert_eq!(ran, 0, "{body}: {text}");

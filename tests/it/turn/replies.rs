@@ -108,6 +108,23 @@ fn l04_a_reply_at_its_token_limit_runs_no_cut_call() {
 }
 
 #[test]
+fn l04_an_answer_that_was_cut_says_so() {
+    let note = "[The reply was cut at its limit of 8192 tokens.]";
+    for (text, tokens, wanted) in [
+        ("half an", 8192, format!("half an\n\n{note}")),
+        ("half an", 9000, format!("half an\n\n{note}")),
+        ("", 8192, note.to_owned()),
+        ("whole", 8191, "whole".to_owned()),
+    ] {
+        let script = json!([{"text": text, "usage": {"outputTokens": tokens}}]);
+        let (host, output) = run(script.clone());
+        assert_eq!((output.text(), host.count("llm_call")), (wanted.clone(), 1));
+        let (host, _) = turn(FakeHost::listen(Script::json(script)));
+        assert_eq!(host.answer(), Some(wanted));
+    }
+}
+
+#[test]
 fn l04_a_model_that_is_cut_again_and_again_ends() {
     let (host, output) = run(json!([{
         "tools": [{"name": "write_file", "args": {"path": "a"}}], "usage": {"outputTokens": 8192}, "repeat": true}]));
@@ -189,7 +206,7 @@ fn odd_chunks_cost_nothing() {
         json!({}),
         json!({"inputTokens": null, "outputTokens": null}),
         json!({"inputTokens": 1.5, "outputTokens": -3}),
-        json!({"inputTokens": "12", "outputTokens": 1e300}),
+        json!({"inputTokens": 1e300, "outputTokens": "12"}),
         json!(7),
         json!({"inputTokens": u64::MAX, "outputTokens": 5, "cacheReadTokens": {}}),
     ] {

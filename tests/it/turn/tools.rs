@@ -26,12 +26,11 @@ fn b9_every_turn_with_an_action_for_an_answer_has_exactly_one() {
         }
         // A fatal error is an answer too.
         let host = FakeHost::builder(transport, Script::text("hello")).start();
-        // Where the runner listens, it names nobody: the one connection says whose it is.
-        host.forgive();
         let output = runner(&host).arguments(["--agent", "nobody"]).run();
         assert_eq!(output.code, Some(1), "{}", output.stderr);
         assert_eq!(host.answers().len(), 1, "{transport:?}");
         assert!(host.answer().unwrap().contains("unknown agent"), "{:?}", host.answer());
+        assert!(host.answers()[0].request_id.is_some(), "{transport:?}: nobody is named");
     }
     let host = FakeHost::listen(Script::text("hello")).start();
     let output = host.runner(crate::support::BIN).stdin("{\"message\":\"m\",\"ipcToken\":\"hunter2\"").run();
@@ -43,6 +42,28 @@ fn b9_every_turn_with_an_action_for_an_answer_has_exactly_one() {
     let running = host.runner(crate::support::BIN).spawn().unwrap();
     assert!(host.wait_answer(1, crate::support::LIMIT).is_some());
     drop(running);
+}
+
+#[test]
+fn what_is_no_download_says_so() {
+    let write = |path: &str| json!({"name": "write_file", "args": {"path": path, "content": "old"}, "id": path.replace('/', "_")});
+    let edit = json!({"name": "edit_file", "args": {"path": "artifacts/a", "old_string": "old", "new_string": "new"}, "id": "edit"});
+    let host = FakeHost::socket(tools_then_done(json!([
+        write("artifacts/a"),
+        write("artifacts//b"),
+        write("artifacts2/c"),
+        write("src/artifacts/d"),
+        write("./artifacts/e"),
+        write("x/../artifacts/f"),
+        edit
+    ])))
+    .start();
+    assert_eq!(runner(&host).run().text(), "done");
+    // The host goes by how the path is spelled (PROTOCOL §8.1), and by what was written.
+    let noted: Vec<String> =
+        results(&host).into_iter().filter(|(_, text)| text.contains("\"note\"")).map(|(id, _)| id).collect();
+    assert_eq!(noted, ["__artifacts_e", "edit", "x____artifacts_f"]);
+    assert!(results(&host)["__artifacts_e"].contains("with the path artifacts/e,"), "{:?}", results(&host));
 }
 
 #[test]

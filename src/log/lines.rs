@@ -6,8 +6,9 @@ use std::sync::{PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
-use tracing::{Event, Level, Subscriber};
-use tracing_subscriber::layer::{Context, Layer};
+use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::Interest;
+use tracing::{Event, Level, Metadata, Subscriber};
 
 /// The turn under way: the last eight characters of its request id.
 static REQUEST_ID: RwLock<String> = RwLock::new(String::new());
@@ -18,14 +19,14 @@ pub fn set_request_id(request_id: &str) {
     *REQUEST_ID.write().unwrap_or_else(PoisonError::into_inner) = request_id[start..].to_owned();
 }
 
-pub(super) struct JsonLayer {
+pub(super) struct JsonLines {
     default: LevelFilter,
     components: Vec<(String, LevelFilter)>,
     pid: u32,
     hostname: String,
 }
 
-impl JsonLayer {
+impl JsonLines {
     pub(super) fn new(config: &LogConfig) -> Self {
         let components =
             config.components.iter().filter_map(|(name, level)| Some((name.clone(), parse_level(level)?))).collect();
@@ -61,16 +62,23 @@ fn parse_level(name: &str) -> Option<LevelFilter> {
     }
 }
 
-impl<S: Subscriber> Layer<S> for JsonLayer {
+/// A subscriber of its own instead of layers over a registry of spans: nothing here has spans, and that registry is most
+/// of what logging would cost a start.
+impl Subscriber for JsonLines {
+    /// Libraries trace their own doings, addresses and headers among them; only our events are lines.
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_event() && metadata.target().starts_with("ax_runner")
+    }
+
+    fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
+        if self.enabled(metadata) { Interest::always() } else { Interest::never() }
+    }
+
     fn max_level_hint(&self) -> Option<LevelFilter> {
         Some(self.most_verbose())
     }
 
-    fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
-        // Libraries trace their own doings, addresses and headers among them; only our events are lines.
-        if !event.metadata().target().starts_with("ax_runner") {
-            return;
-        }
+    fn event(&self, event: &Event<'_>) {
         let mut fields = Fields::default();
         event.record(&mut fields);
         let component = fields.component.unwrap_or_else(|| "runner".to_owned());
@@ -98,6 +106,19 @@ impl<S: Subscriber> Layer<S> for JsonLayer {
         line.push_str("}\n");
         writer::write(neutral(&line).into_bytes());
     }
+
+    // Spans are never enabled.
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
 }
 
 fn number(level: Level) -> u8 {
