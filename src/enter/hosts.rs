@@ -60,7 +60,13 @@ pub(crate) fn add(file: &Path, addresses: &Addresses) -> std::io::Result<()> {
     let text = String::from_utf8_lossy(&bytes);
     let mut lines = String::new();
     for (name, address) in addresses.iter().flat_map(|(name, set)| set.iter().map(move |address| (name, address))) {
-        let line = format!("{address}\t{}\t{MARK}", name.trim_end_matches('.'));
+        // With a final dot it is another name to those who read the file.
+        let bare = name.trim_end_matches('.');
+        let line = if bare == name {
+            format!("{address}\t{bare}\t{MARK}")
+        } else {
+            format!("{address}\t{bare} {name}\t{MARK}")
+        };
         if !text.lines().any(|existing| existing == line) {
             let _ = writeln!(lines, "{line}");
         }

@@ -6,6 +6,7 @@ use super::signals::{Signals, TERMINATING, Woken};
 use crate::limits;
 use crate::os::privileges;
 use nix::errno::Errno;
+use nix::sys::prctl;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, tcsetpgrp};
@@ -22,6 +23,8 @@ const LOOK: Duration = Duration::from_secs(60);
 
 /// Starts the command and stays until it has ended; returns its exit code, 128 + n for signal n.
 pub(crate) fn run(mut command: Command) -> io::Result<u8> {
+    // Of the same user, the command could take out of us what we were started with.
+    prctl::set_dumpable(false)?;
     let signals = Signals::block(&MORE)?;
     privileges::unblock_signals_in_child(&mut command);
     let child = Pid::from_raw(command.process_group(0).spawn()?.id() as i32);

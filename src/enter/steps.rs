@@ -6,8 +6,8 @@ use super::policy::{Mode, Policy};
 use super::report::{Level, Reporter};
 use super::signals::Signals;
 use super::{Failure, cli, engine, env_file, home, hosts, interfaces, launch, nft, probe, resolve, ruleset, workdir};
-use crate::limits;
 use crate::os::privileges::{self, Bounding, Holdings, Identity};
+use crate::{limits, os};
 use caps::Capability;
 use nix::sys::statvfs::{FsFlags, statvfs};
 use serde_json::json;
@@ -30,6 +30,9 @@ const ENFORCED_BY: &str = "AX_NET_ENFORCED_BY";
 
 /// Everything, in order.
 pub(crate) fn run(args: Vec<OsString>) -> Result<u8, Failure> {
+    // A socket below the packet rules, or a directory of the machine's, that whoever started us forgot to close.
+    os::close_inherited();
+    os::hear_children().map_err(|error| Failure::Privilege(error.to_string()))?;
     let signals =
         Signals::block(&[]).map_err(|errno| Failure::Privilege(format!("signals cannot be blocked: {errno}")))?;
     let options = cli::read(args).map_err(|error| Failure::Policy(format!("{error}; see ax-runner enter --help")))?;

@@ -5,6 +5,7 @@
 use crate::limits;
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::LookupIpStrategy;
+use hickory_resolver::proto::rr::Name as RecordName;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
@@ -89,7 +90,10 @@ async fn ask_version(
             server.get_or_init(|| made)
         }
     };
-    Ok(server.lookup_ip(name).await.map_err(failed)?.iter().collect())
+    // As it stands: what is not ASCII is translated, but the rules for that know no underscore, which service names have.
+    let asked = if name.is_ascii() { RecordName::from_ascii(name) } else { RecordName::from_utf8(name) };
+    let asked = asked.map_err(|error| DnsError::Failed(name.to_owned(), error.to_string()))?;
+    Ok(server.lookup_ip(asked).await.map_err(failed)?.iter().collect())
 }
 
 pub(crate) fn in_hosts_file(text: &str, name: &str) -> Vec<IpAddr> {

@@ -34,6 +34,13 @@ pub fn harden() -> Result<(), HardenError> {
     Ok(())
 }
 
+/// Lets the end of a child be known. A parent that ignored SIGCHLD has left that to us, and the kernel then throws ends away.
+pub fn hear_children() -> Result<(), HardenError> {
+    // SAFETY: the default installs no handler, so no code of ours runs in signal context.
+    let before = unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) };
+    before.map(drop).map_err(|errno| HardenError { what: "hear of the end of children", errno })
+}
+
 /// Marks every descriptor above the standard three close-on-exec. What our own parent leaked to us must not reach a
 /// child; what we open ourselves carries the mark from the start.
 pub fn close_inherited() {

@@ -40,7 +40,7 @@ pub use stdin::{StdinError, read_stdin};
 pub use stdout::{stdout_open, write_stdout};
 
 #[cfg(target_os = "linux")]
-pub use harden::{HardenError, close_inherited, harden};
+pub use harden::{HardenError, close_inherited, harden, hear_children};
 #[cfg(target_os = "linux")]
 pub use known::{Known, adopt_orphans};
 #[cfg(target_os = "linux")]

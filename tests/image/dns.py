@@ -28,6 +28,8 @@ def answer(query, over_tcp):
         return reply(query, question, REFUSED if kind == AAAA else 0, four)
     if name == "silent6":
         return None if kind == AAAA else reply(query, question, 0, four)
+    if name == "under_score":
+        return reply(query, question, 0, four)
     if name == "double":
         return reply(query, question, 0, four * 2)
     if name == "only6":

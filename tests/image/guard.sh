@@ -41,7 +41,7 @@ exec unshare -n bash -c 'ip link set lo up; exec setpriv --reuid 1000 --regid 10
 END
   chmod 755 "$TMP/as-user"
   rm -f "$TMP/audit.jsonl"
-  timeout 200 "$DEVHOST" run --workspace "$TMP/ws" --script "$TMP/script.json" --audit "$TMP/audit.jsonl" --verbose go -- "$TMP/as-user" --agent pi-coding-agent >"$TMP/out" 2>"$TMP/err" </dev/null
+  timeout 600 "$DEVHOST" run --workspace "$TMP/ws" --script "$TMP/script.json" --audit "$TMP/audit.jsonl" --verbose go -- "$TMP/as-user" --agent pi-coding-agent >"$TMP/out" 2>"$TMP/err" </dev/null
   RC=$?
 }
 

@@ -19,10 +19,10 @@ gvisor_boxed() {
   local flags=() start
   while [ "$1" != -- ]; do flags+=("$1"); shift; done
   shift
-  start=$(date +%s%N)
-  timeout 90 podman $GVISOR $GVISOR_FLAGS run --rm --label "ax-image-test=$$" --network=none "${flags[@]}" $IMAGE "$@" >"$TMP/out" 2>"$TMP/err" </dev/null
+  start=$(now_ms)
+  timeout 300 podman $GVISOR $GVISOR_FLAGS run --rm --label "ax-image-test=$$" --network=none "${flags[@]}" $IMAGE "$@" >"$TMP/out" 2>"$TMP/err" </dev/null
   RC=$?
-  MS=$((($(date +%s%N) - start) / 1000000))
+  MS=$(($(now_ms) - start))
   OUT=$(cat "$TMP/out") ERR=$(cat "$TMP/err")
   SEEN="exit $RC: $OUT $ERR"
 }
@@ -45,7 +45,7 @@ gvisor_processes() {
   [ -x "$DEVHOST" ] || { skip "gVisor: B01, B02, B08, B13" "no ax-devhost"; return; }
   local calls
   calls=$(bash_calls 'sleep 300 & echo done' '(while :; do echo x; sleep .1; done) & echo done' 'nohup setsid sleep 300 & echo done' \
-    'kill -9 $$' 'kill -TERM $$' 'exit 7' 'no_such_command' 'for i in $(seq 50); do (sleep .05 &); done; sleep 1; for i in $(seq 50); do z=$(ps -eo stat= | grep -c ^Z); [ $z = 0 ] && break; sleep .1; done; echo $z zombies' 'echo still here')
+    'kill -9 $$' 'kill -TERM $$' 'exit 7' 'no_such_command' 'for i in $(seq 50); do (sleep .05 &); done; sleep 1; for i in $(seq 300); do z=$(ps -eo stat= | grep -c ^Z); [ $z = 0 ] && break; sleep .1; done; echo $z zombies' 'echo still here')
   turn "$calls" --network=none --cap-drop=ALL --read-only --tmpfs /tmp:rw,noexec,nosuid,size=64m
   check "gVisor: a turn over the host's socket" [ "$RC" = 0 ]
   local exits
@@ -53,7 +53,7 @@ gvisor_processes() {
   SEEN="exits $exits; $SEEN"
   check "gVisor B01 B08: what is held open does not hold the call; signals are 128 + n ($exits)" eval "[[ '$exits' == '0 0 0 137 143 7 127 '* ]]"
   check "gVisor B13: no zombies" grep -q '| 0 zombies' "$TMP/err"
-  calls=$(jq -c -n '[{tools:[{name:"bash",args:{command:"setsid bash -c '"'"'trap \"\" TERM HUP; while :; do date >>/workspace/tick; sleep .2; done'"'"' & sleep 300",timeout_ms:2000}}]},{tools:[{name:"bash",args:{command:"a=$(wc -c <tick); sleep 2; b=$(wc -c <tick); [ $a = $b ] && echo silent"}}]},{text:["done"]}]')
+  calls=$(jq -c -n '[{tools:[{name:"bash",args:{command:"touch tick; setsid bash -c '"'"'trap \"\" TERM HUP; while :; do date >>/workspace/tick; sleep .2; done'"'"' & sleep 300",timeout_ms:2000}}]},{tools:[{name:"bash",args:{command:"a=$(wc -c <tick); sleep 2; b=$(wc -c <tick); [ $a = $b ] && echo silent"}}]},{text:["done"]}]')
   turn "$calls" --network=none --cap-drop=ALL --read-only --tmpfs /tmp:rw,noexec,nosuid,size=64m
   check "gVisor B02: a call that ran out of time leaves nothing behind" eval "[ $RC = 0 ] && grep -q '| silent' '$TMP/err'"
 }

@@ -1,5 +1,7 @@
 # N01, N02, N04, N09: what leaves the box, with a sniffer at the other end. Needs root; makes its own namespaces.
 
+. "$HERE/names.sh"
+
 ATTACK="/usr/bin/python3 $TMP/attack.py $PEER4 $PEER6"
 ALLOWED_TUPLE="$NOISE or (arp) or (tcp and host $PEER4 and port 3128)"
 
@@ -8,16 +10,16 @@ net_tests() {
   need ip tcpdump nft socat python3 unshare dig curl ping iconv
   network_up || { not_ok network "the namespaces could not be made"; return; }
   serve TCP4-LISTEN:3128,bind=$PEER4,fork,reuseaddr
-  serve TCP6-LISTEN:3129,bind=[$PEER6],fork,reuseaddr
+  ! has_ipv6 || serve TCP6-LISTEN:3129,bind=[$PEER6],fork,reuseaddr
   serve TCP4-LISTEN:80,bind=1.2.3.4,fork,reuseaddr
   serve TCP4-LISTEN:81,bind=$PEER4,fork,reuseaddr
   serve UDP4-LISTEN:53,bind=8.8.8.8,fork,reuseaddr
-  sleep 0.3
   sniffer_sees
   closed_ways
   open_ways
   policies_that_do_not_start
   environments_that_do_not_start
+  what_a_parent_leaves
   old_flows
   inbound
   reruns
@@ -31,6 +33,8 @@ net_tests() {
 sniffer_sees() {
   sniff_start
   in_agent setpriv --reuid 1000 --regid 1000 --clear-groups $ATTACK v4 v6 dns other namespaces >"$TMP/tries" 2>&1
+  # What was begun here is over before the first count.
+  sniff_quiet
   sniff_stop arp
   SEEN="$PACKETS packets, $(grep -c SENT "$TMP/tries") tries went out: $SHOWN"
   check "control: without rules the tries reach the sniffer ($SEEN)" [ "$PACKETS" -gt 20 ]
@@ -43,6 +47,8 @@ closed() {
   reset_rules
   sniff_start
   run_enter "$@" -- -- $ATTACK $groups
+  # With the rules in place: once they are gone for the next policy, what the kernel still repeats would be seen.
+  sniff_quiet
   # Without a destination not even a neighbour is asked for.
   sniff_stop "$([[ $1 == *=none ]] && echo "$NOISE" || echo "$ALLOWED_TUPLE")"
   printf '      %-44s exit %s, %s packets left, %s tries refused\n' "$name" "$RC" "$PACKETS" "$(grep -c refused "$TMP/out")"
@@ -89,7 +95,7 @@ table ip engine {
 EOF
   : >"$TMP/resolver"
   background "${IN_AGENT[@]}" socat -u UDP4-RECVFROM:40053,bind=127.0.0.11,fork OPEN:"$TMP/resolver",append
-  sleep 0.3
+  wait_for 'listens -u 40053 in_agent'
   run_enter AX_NET_POLICY=none -- -- $ATTACK dns
   sleep 0.3
   SEEN="exit $RC; $(wc -c <"$TMP/resolver") bytes arrived"
@@ -99,7 +105,7 @@ EOF
 }
 
 open_ways() {
-  local connect="socat -T2 - TCP:$PEER4:3128"
+  local connect="socat $PATIENT - TCP:$PEER4:3128"
   reset_rules
   run_enter AX_NET_POLICY=gate AX_NET_ALLOW=$PEER4:3128 -- -- $connect
   SEEN="exit $RC: $OUT $ERR"
@@ -108,11 +114,15 @@ open_ways() {
   run_enter AX_HOST_URL=http://$PEER4:3128 -- -- $connect
   check "auto with NET_ADMIN: a gate to the host" [ "$OUT" = greeting ]
   reset_rules
-  run_enter AX_NET_POLICY=allow "AX_NET_ALLOW=[$PEER6]:3129" -- -- socat -T2 - "TCP6:[$PEER6]:3129"
-  SEEN="exit $RC: $OUT $ERR"
-  check "allow: IPv6 with a neighbour that must be found" [ "$OUT" = greeting ]
+  if has_ipv6; then
+    run_enter AX_NET_POLICY=allow "AX_NET_ALLOW=[$PEER6]:3129" -- -- socat $PATIENT - "TCP6:[$PEER6]:3129"
+    SEEN="exit $RC: $OUT $ERR"
+    check "allow: IPv6 with a neighbour that must be found" [ "$OUT" = greeting ]
+  else
+    skip "allow: IPv6" "this kernel has none"
+  fi
   reset_rules
-  run_enter AX_NET_POLICY=allow AX_NET_ALLOW=twice.test:3128 -- -- socat -T2 - TCP4:twice.test:3128
+  run_enter AX_NET_POLICY=allow AX_NET_ALLOW=twice.test:3128 -- -- socat $PATIENT - TCP4:twice.test:3128
   SEEN="exit $RC: $OUT $ERR"
   check "allow: a name with the same address twice works, and after the rules too" [ "$OUT" = greeting ]
   reset_rules
@@ -124,6 +134,9 @@ open_ways() {
   run_enter -- --policy "$TMP/policy.toml" -- $connect
   check "a policy file" [ "$OUT" = greeting ]
 }
+
+# Set-up has ten seconds (CASES N04), which it keeps by its own clock; here is only told whether it hangs.
+HANG=60000
 
 # refused NAME CODE WORD [NAME=value...] [-- enter words]: must end with CODE, say WORD in one line, run and send nothing.
 refused() {
@@ -139,11 +152,12 @@ refused() {
   lines=$(grep -c '^ax-runner enter: ' "$TMP/err")
   printf '      %-44s exit %s, %s packets, %s ms: %s\n' "$name" "$RC" "$PACKETS" "$MS" "$(tail -n1 "$TMP/err")"
   SEEN="exit $RC, $PACKETS packets, $MS ms, $lines lines: $SHOWN $ERR"
-  check "$name" eval "[ $RC = $code -a ! -e '$TMP/ran' -a $PACKETS = 0 -a $MS -lt 10000 -a $lines = 1 ] && grep -qi -- '$word' '$TMP/err'"
+  check "$name" eval "[ $RC = $code -a ! -e '$TMP/ran' -a $PACKETS = 0 -a $MS -lt $HANG -a $lines = 1 ] && grep -qi -- '$word' '$TMP/err'"
 }
 
 policies_that_do_not_start() {
   reset_rules
+  sniff_start && sniff_quiet && sniff_stop # of the connections before
   refused "N04 empty policy" 78 AX_NET_POLICY AX_NET_POLICY=
   refused "N04 unknown mode" 78 AX_NET_POLICY AX_NET_POLICY=off
   refused "N04 garbage address" 78 256.0.0.1 AX_NET_POLICY=gate AX_NET_ALLOW=256.0.0.1:80
@@ -246,7 +260,8 @@ EOF
     with_nft "$TMP/nft-${stub%%:*}"
     refused "N04 nft that ${stub%%:*}" 77 "${stub#*:}" AX_NET_POLICY=none
   done
-  SEEN=$(pgrep -f "$TMP/nft-hangs" || true)
+  wait_for '! pgrep -f "$TMP/nft-hangs" >/dev/null'
+  SEEN=$(pgrep -af "$TMP/nft-hangs")
   check "N04 nothing of a hanging nft is left" [ -z "$SEEN" ]
   cp "$TMP/nft-real" "$TMP/nft-mode"
   chmod 644 "$TMP/nft-mode"
@@ -273,20 +288,54 @@ EOF
   reset_rules
 }
 
+# What whoever starts us may leave behind: a packet socket, which no packet rule sees; files and directories of the machine's;
+# the end of children ignored.
+what_a_parent_leaves() {
+  cat >"$TMP/leaky" <<'EOF'
+import os, signal, socket, sys
+packets = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 3)
+packets.bind(("eth0", 0))
+raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, 1)
+left = [packets.fileno(), raw.fileno(), os.open("/etc/shadow", os.O_RDONLY), os.open("/root", os.O_PATH)]
+for number, place in zip(left, range(20, 24)):
+    os.dup2(number, place, inheritable=True)
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+os.execv(sys.argv[1], sys.argv[1:])
+EOF
+  cat >"$TMP/left" <<'EOF'
+import os, socket
+print("left", *[number for number in range(20, 24) if os.path.islink(f"/proc/self/fd/{number}")])
+try:
+    socket.socket(fileno=20).send(b"\xff" * 6 + b"\x02" * 6 + b"\x88\xb5CANARY")
+except OSError:
+    pass
+EOF
+  reset_rules
+  WRAP="/usr/bin/python3 $TMP/leaky"
+  sniff_start
+  run_enter AX_NET_POLICY=none -- -- bash -c "(exit 3); echo \$?; exec /usr/bin/python3 $TMP/left"
+  sniff_stop "$NOISE"
+  WRAP=
+  SEEN="exit $RC, $PACKETS packets: $SHOWN $OUT $ERR"
+  check "N09 what a parent left open is closed, and its packet socket sends nothing" eval "[ '$RC$PACKETS' = 00 ] && [[ '$OUT' == *left ]]"
+  check "N04 started where the end of children is ignored, all is heard" eval "[[ '$OUT' == 3* ]]"
+  reset_rules
+}
+
 old_flows() {
   reset_rules
   # A connection from before the rules must not carry on.
   serve TCP4-LISTEN:90,bind=1.2.3.4,fork,reuseaddr
-  sleep 0.2
   rm -f "$TMP/go"
   "${IN_AGENT[@]}" bash -c "exec 3<>/dev/tcp/1.2.3.4/90; while [ ! -e $TMP/go ]; do sleep 0.05; done; echo CANARY >&3" &
   local flow=$!
   STARTED+=($flow)
-  sleep 0.4
+  wait_for '[ -n "$(in_agent ss -Hnt dst 1.2.3.4:90)" ]'
   run_enter AX_NET_POLICY=none -- -- true
   sniff_start
   touch "$TMP/go"
-  sleep 0.8
+  wait_for '! kill -0 '$flow' 2>/dev/null'
+  sleep 0.5
   sniff_stop
   SEEN="$RC $SHOWN"
   check "N09 a flow opened before the rules is cut" [ "$RC" = 0 -a "$PACKETS" = 0 ]
@@ -295,11 +344,10 @@ old_flows() {
 
 inbound() {
   reset_rules
-  rm -f "$TMP/up"
   "${IN_AGENT[@]}" env -i PATH="$PATH" AX_NET_POLICY=gate AX_NET_ALLOW=$PEER4:3128 "$BIN" enter -- \
-    socat -T3 TCP4-LISTEN:7777,reuseaddr SYSTEM:'echo open' >/dev/null 2>&1 &
+    socat -T60 TCP4-LISTEN:7777,reuseaddr SYSTEM:'echo open' >/dev/null 2>&1 &
   STARTED+=($!)
-  sleep 1
+  wait_for 'listens -t 7777 in_agent'
   SEEN=$(in_peer socat -T2 - TCP4:$AGENT4:7777,connect-timeout=2 2>&1)
   check "N09 inbound to a port the agent opened is refused" eval "! printf '%s' \"\$SEEN\" | grep -q open"
   SEEN=$(in_peer socat -T2 - TCP4:$AGENT4:7777,connect-timeout=2,sourceport=3128,bind=$PEER4 2>&1)
@@ -337,7 +385,7 @@ EOF
   run_enter AX_NET_POLICY=none -- -- $ATTACK v4
   SEEN="exit $RC: $ERR $(grep SENT "$TMP/out")"
   check "N04 a table of the same name is replaced whole" eval "[ $RC = 0 ] && ! grep -q SENT '$TMP/out'"
-  run_enter AX_NET_POLICY=gate AX_NET_ALLOW=$PEER4:3128 -- -- socat -T2 - TCP:$PEER4:3128
+  run_enter AX_NET_POLICY=gate AX_NET_ALLOW=$PEER4:3128 -- -- socat $PATIENT - TCP:$PEER4:3128
   SEEN="exit $RC: $OUT $ERR"
   check "a rerun with another policy" [ "$OUT" = greeting ]
   # Killed at any step: the network is as it was, or closed; never in between.
@@ -374,7 +422,7 @@ table ip platform {
 }
 EOF
   sniff_start
-  run_enter AX_NET_POLICY=gate AX_NET_ALLOW=$PEER4:3128 -- -- bash -c "socat -T2 - TCP:$PEER4:3128; $ATTACK v4 v6"
+  run_enter AX_NET_POLICY=gate AX_NET_ALLOW=$PEER4:3128 -- -- bash -c "socat $PATIENT - TCP:$PEER4:3128; $ATTACK v4 v6"
   sniff_stop "$ALLOWED_TUPLE"
   SEEN="exit $RC, $PACKETS packets: $SHOWN $OUT $ERR"
   check "N04 tables of others open nothing" \
@@ -387,76 +435,8 @@ EOF
   SEEN="exit $RC: $ERR $(grep SENT "$TMP/out")"
   check "N04 a table of our name that is switched off is replaced whole" eval "[ $RC = 0 ] && ! grep -q SENT '$TMP/out'"
   reset_rules
-  run_enter AX_NET_POLICY=allow "AX_NET_ALLOW=$(seq -f "10.1.0.%g:80" -s, 255),$PEER4:3128" -- -- socat -T2 - TCP:$PEER4:3128
+  run_enter AX_NET_POLICY=allow "AX_NET_ALLOW=$(seq -f "10.1.0.%g:80" -s, 255),$PEER4:3128" -- -- socat $PATIENT - TCP:$PEER4:3128
   SEEN="exit $RC: $OUT $ERR"
   check "as many destinations as there may be" [ "$OUT" = greeting ]
   reset_rules
-}
-
-# N13: the files a resolver reads, as they are met.
-resolver_files() {
-  local etc=/etc/netns/$AGENT_NS name
-  local resolv="nameserver $PEER4" hosts
-  hosts=$(grep -v '# ax-runner enter' "$etc/hosts")
-  resolves() { # WHAT RESOLV-CONF NAME
-    reset_rules
-    [ "$3" = twice.test ] || printf '%s\n' "$hosts" >"$etc/hosts"
-    printf '%b' "$2" >"$etc/resolv.conf"
-    run_enter AX_NET_POLICY=allow AX_NET_ALLOW=$3:3128 -- -- socat -T2 - TCP4:$3:3128
-    SEEN="exit $RC after $MS ms: $OUT $ERR"
-    check "N13 $1" [ "$OUT" = greeting ]
-  }
-  resolves "options nobody knows, carriage returns, a comment in Latin-1" \
-    "# caf\\xe9\\noptions no-aaaa foo:bar trust-ad\\r\\nnonsense here\\n$resolv\\r\\n" double.test
-  resolves "ndots and six search domains" "$resolv\\nsearch a.test b.test c.test d.test e.test f.test\\noptions ndots:5 timeout:1\\n" double.test
-  resolves "a resolv.conf of a megabyte" "$resolv\\n#$(head -c 1000000 /dev/zero | tr '\0' x)\\n" double.test
-  printf '# caf\xe9\n%s\n' "$hosts" >"$etc/hosts"
-  resolves "a hosts file with a comment in Latin-1" "" twice.test
-  printf '%s\n' "$hosts" >"$etc/hosts"
-  for name in 'nothing:' 'garbage:\0\xff\xfe' 'no server:search test\n'; do
-    reset_rules
-    printf '%s\n' "$hosts" >"$etc/hosts"
-    printf '%b' "${name#*:}" >"$etc/resolv.conf"
-    run_enter AX_NET_POLICY=allow AX_NET_ALLOW=double.test:80 -- -- echo RAN
-    SEEN="exit $RC after $MS ms: $OUT $ERR"
-    check "N13 a resolv.conf that holds ${name%%:*}: named, in time" eval "[ $RC = 77 -a -z '$OUT' -a $MS -lt 10000 ] && grep -q resolv.conf '$TMP/err'"
-  done
-  printf '%s\n' "$resolv" >"$etc/resolv.conf"
-  # A hosts file without room: the start goes on with a warning, and no half line stays.
-  reset_rules
-  mkdir -p "$TMP/room"
-  cat >"$TMP/full" <<EOF
-mount -t tmpfs -o size=8k none $TMP/room && cp /etc/hosts $TMP/room/hosts && mount --bind $TMP/room/hosts /etc/hosts || exit 99
-head -c \$((4090 - \$(stat -c %s /etc/hosts))) /dev/zero | tr '\0' '#' >>/etc/hosts
-dd if=/dev/zero of=$TMP/room/rest bs=4096 count=9 2>/dev/null
-"\$@"
-echo "code \$?, \$(stat -c %s /etc/hosts) bytes"
-EOF
-  WRAP="bash $TMP/full" run_enter AX_NET_POLICY=allow AX_NET_ALLOW=double.test:3128 -- -- true
-  SEEN="$OUT; $ERR"
-  check "N13 a hosts file without room: a warning, and no half line" eval "[[ '$OUT' == 'code 0, 4090 bytes' ]] && grep -q hosts_file_not_written '$TMP/err'"
-  reset_rules
-}
-
-# N13: name servers as they are met. What resolves is let through; what does not ends the start and says so.
-name_servers() {
-  background "${IN_PEER[@]}" /usr/bin/python3 "$HERE/dns.py" $PEER4 $PEER4 $PEER6
-  sleep 0.5
-  local name
-  for name in refused6 silent6 double truncated flaky; do
-    reset_rules
-    run_enter AX_NET_POLICY=allow AX_NET_ALLOW=$name.test:3128 -- -- socat -T2 - TCP4:$name.test:3128
-    SEEN="exit $RC after $MS ms: $OUT $ERR"
-    check "N13 a server that is $name: resolved, and usable after the rules ($MS ms)" [ "$OUT" = greeting ]
-  done
-  reset_rules
-  run_enter AX_NET_POLICY=allow AX_NET_ALLOW=only6.test:3129 -- -- socat -T2 - TCP6:only6.test:3129
-  SEEN="exit $RC after $MS ms: $OUT $ERR"
-  check "N13 a name with IPv6 only" [ "$OUT" = greeting ]
-  for name in missing:'cannot be resolved' silent:'no answer' nowhere4:'not the address'; do
-    reset_rules
-    run_enter AX_NET_POLICY=allow AX_NET_ALLOW=${name%%:*}.test:80 -- -- echo RAN
-    SEEN="exit $RC after $MS ms: $OUT $ERR"
-    check "N13 a name that is ${name%%:*} ends the start ($MS ms)" eval "[ $RC = 77 -a -z '$OUT' -a $MS -lt 10000 ] && grep -q '${name#*:}' '$TMP/err'"
-  done
 }

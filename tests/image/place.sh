@@ -2,19 +2,26 @@
 # network namespaces. Everything has a name of this run.
 
 set -u
-PLACE=$(mktemp -d /tmp/ax-image-test.XXXXXX)
-chmod 755 "$PLACE"
 export AX_IMAGE_STORE=
+PLACE=
 GROUPS_STARTED=() LOGS_STARTED=() PARTS_STARTED=()
 
 place_up() {
   trap place_down EXIT
   trap 'stop_groups; exit 130' INT TERM HUP
   remove_leftovers
+  PLACE=$(mktemp -d "${TMPDIR:-/tmp}/ax-image-test.XXXXXX")
+  chmod 755 "$PLACE"
   # Not /tmp, which is often a file system in memory that overlays cannot stand on.
   AX_IMAGE_STORE=$(mktemp -d /var/tmp/ax-image-test.XXXXXX)
-  exec 9>"$AX_IMAGE_STORE/in-use"
+  echo "$PLACE" >"$AX_IMAGE_STORE/place"
+  # Locked before it has its name: another run that begins now must not take it for a leftover.
+  exec 9>"$AX_IMAGE_STORE/in-use.new"
   flock -n 9
+  mv "$AX_IMAGE_STORE/in-use.new" "$AX_IMAGE_STORE/in-use"
+  # An upload of 200 MB is made here, and programs are started.
+  cp "$(type -P true)" "$PLACE/true" && "$PLACE/true" && [ "$(df --output=avail -k "$PLACE" | tail -n 1)" -ge 1000000 ] ||
+    { echo "tests/image: ${PLACE%/*} is not for programs or has no gigabyte free; set TMPDIR" >&2; exit 2; }
 }
 
 # A group is a session of its own, so that a signal meets all that it has started. It does not hold the lock.
@@ -47,7 +54,7 @@ finish_groups() {
 stop_groups() {
   local leader
   for leader in "${GROUPS_STARTED[@]}"; do kill -TERM -- "-$leader" 2>/dev/null; done
-  for _ in $(seq 200); do
+  for _ in $(seq 600); do
     for leader in "${GROUPS_STARTED[@]}"; do kill -0 -- "-$leader" 2>/dev/null && sleep 0.1 && continue 2; done
     return
   done
@@ -59,7 +66,6 @@ place_down() {
   stop_groups
   for leader in "${GROUPS_STARTED[@]}"; do remove_namespaces "$leader"; done
   [ -z "$AX_IMAGE_STORE" ] || remove_store "$AX_IMAGE_STORE"
-  rm -rf "$PLACE"
 }
 
 remove_namespaces() {
@@ -79,12 +85,14 @@ in_store() {
 
 # Only this run uses the storage, so all containers in it are ours.
 remove_store() {
-  local mount
+  local mount place
   in_store "$1" pod rm -fa -t 0
   in_store "$1" rm -fa -t 0
   # Builds leave mounts behind, and so does a container that was cut off.
   awk -v store="$1/" 'index($5, store) == 1 { print $5 }' /proc/self/mountinfo | sort -r |
     while read -r mount; do umount -l "$mount"; done
+  place=$(cat "$1/place" 2>/dev/null)
+  [[ $place != */ax-image-test.?????? ]] || rm -rf "$place"
   rm -rf "$1"
 }
 

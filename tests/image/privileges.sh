@@ -89,7 +89,7 @@ attacked_home() {
   homed() { # NAME SETUP: WHAT the seeding said is in SEEN
     rm -rf "$home/.config" "$home/.local"
     sed "s|^exec .*|$2\nexec $BIN enter --policy $TMP/policy.toml -- bash -c 'echo started; cat ~/.config/tool'|" "$TMP/homely" >"$TMP/trapped"
-    timeout 30 unshare -n -m env AX_WORKSPACE="$home" bash "$TMP/trapped" >"$TMP/out" 2>"$TMP/err" </dev/null
+    timeout 120 unshare -n -m env AX_WORKSPACE="$home" bash "$TMP/trapped" >"$TMP/out" 2>"$TMP/err" </dev/null
     RC=$?
     seen=$(grep -E 'home_(not_)?seeded' "$TMP/err")
     SEEN="exit $RC: $(paste -sd' ' "$TMP/out") $seen"

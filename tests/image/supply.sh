@@ -1,6 +1,7 @@
 # S01: nothing moves under its name. Looks at the repository; fetches nothing.
 
 supply_tests() {
+  control_of_unpinned
   pinned_bases
   pinned_downloads
   compile_stage_has_its_sources
@@ -9,10 +10,58 @@ supply_tests() {
   manifests_are_valid
 }
 
+# unpinned FILE: the lines that fetch an image or a file without saying which bytes.
+unpinned() {
+  awk '
+    function known(name, parts) {
+      return tolower(name) in stages || (split(name, parts, "@sha256:") == 2 && parts[2] ~ /^[0-9a-f]+$/ && length(parts[2]) == 64)
+    }
+    BEGIN { stages["scratch"] stages["${base}"] stages["${binary}"] }
+    { word = tolower($1); line = $0 }
+    word == "arg" && $2 ~ /^(BASE|BUILDER)=/ && !known(substr($2, index($2, "=") + 1)) { print FNR ": " line }
+    word == "from" {
+      at = 2
+      while ($at ~ /^--/) at++
+      if (!known($at)) print FNR ": " line
+      if (tolower($(at + 1)) == "as") stages[tolower($(at + 2))]
+    }
+    word != "from" {
+      rest = line
+      while (match(rest, /[-,=]from=[^ ,]+/)) {
+        if (!known(substr(rest, RSTART + 6, RLENGTH - 6))) print FNR ": " line
+        rest = substr(rest, RSTART + RLENGTH)
+      }
+    }
+    word == "add" && /:\/\/|git@/ && !/--checksum=sha256:/ { print FNR ": " line }
+  ' "$1"
+}
+
+# Each way to fetch by name must be seen.
+control_of_unpinned() {
+  local line digest
+  digest=$(printf a | sha256sum | cut -d' ' -f1)
+  while read -r line; do
+    printf 'FROM base@sha256:%s AS one\n%s\n' "$digest" "$line" >"$TMP/control"
+    check "control: '$line' is seen" [ -n "$(unpinned "$TMP/control")" ]
+  done <<'END'
+FROM debian:trixie
+from debian
+FROM --platform=linux/amd64 debian@sha256:1234 AS x
+COPY --from=docker.io/library/busybox:latest /bin/busybox /x
+RUN --mount=type=bind,from=alpine,target=/x true
+RUN --mount=from=alpine:3 true
+ADD https://example.test/tool.tar.gz /opt/
+ADD git@example.test:a/b.git /opt/
+END
+  printf 'FROM base@sha256:%s AS one\nFROM one\nCOPY --from=one /a /b\nADD a /b\n' "$digest" >"$TMP/control"
+  SEEN=$(unpinned "$TMP/control")
+  check "control: what is pinned is let through" [ -z "$SEEN" ]
+}
+
 pinned_bases() {
-  local file line
+  local file
   while read -r file; do
-    SEEN=$(grep -nE '^(FROM|ARG (BASE|BUILDER)=)' "$file" | grep -vE '@sha256:[0-9a-f]{64}|FROM (base|builder|prebuilt|binary|scratch|\$\{(BASE|BINARY)\})( |$)')
+    SEEN=$(unpinned "$file")
     check "S01 each FROM of ${file#"$ROOT"/} is a digest or a stage of it" [ -z "$SEEN" ]
   done < <(find "$ROOT" -path "$ROOT/target" -prune -o -path "$ROOT/.git" -prune -o \( -iname 'Containerfile*' -o -iname 'Dockerfile*' \) -print)
   SEEN=$(grep -rnE '^# *syntax=' "$ROOT/image/Containerfile")

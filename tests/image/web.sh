@@ -12,7 +12,7 @@ web_tests() {
 }
 
 web_up() {
-  local ns wait
+  local ns
   network_down
   for ns in "$AGENT_NS" "$PEER_NS"; do
     ip netns add "$ns" && ip -n "$ns" link set lo up || return 1
@@ -35,7 +35,9 @@ web_up() {
   STARTED+=($!)
   if have squid; then
     mkdir -p "$TMP/web/squid" && chmod 777 "$TMP/web/squid"
+    # With its usual buffer squid 5.7 often sees the end of a client that is still sending fast, also without our bridge.
     cat >"$TMP/web/squid.conf" <<END
+client_request_buffer_max_size 256 MB
 http_port 127.0.0.1:3129
 acl all_ports port 1-65535
 http_access allow all_ports
@@ -53,13 +55,9 @@ END
     "${IN_PEER[@]}" squid -N -f "$TMP/web/squid.conf" >"$TMP/web/squid.log" 2>&1 &
     STARTED+=($!)
   fi
-  for wait in $(seq 200); do
-    grep -q ready "$TMP/web/origin.out" && in_peer curl -s --noproxy '*' -o /dev/null http://127.0.0.1:3128/ &&
-      { ! have squid || in_peer curl -s --noproxy '*' -o /dev/null http://127.0.0.1:3129/; } && return 0
-    sleep 0.1
-  done
-  return 1
+  wait_for 'grep -q ready "$TMP/web/origin.out" && answers 3128 && { ! have squid || answers 3129; }'
 }
+answers() { in_peer curl -s --noproxy '*' -o /dev/null "http://127.0.0.1:$1/"; }
 
 # web_turn PORT COMMAND...: one turn whose model runs the commands one after another. OUT holds their results, a line each.
 web_turn() {
@@ -84,7 +82,7 @@ END
   rm -f "$TMP/audit.jsonl" "$TMP/web/runner.pid"
   watch_runner &
   local watcher=$!
-  timeout 300 "$DEVHOST" run --workspace "$TMP/ws" --script "$TMP/script.json" --payload "$TMP/payload.json" --audit "$TMP/audit.jsonl" \
+  timeout 900 "$DEVHOST" run --workspace "$TMP/ws" --script "$TMP/script.json" --payload "$TMP/payload.json" --audit "$TMP/audit.jsonl" \
     -- "$TMP/wired" --agent pi-coding-agent >"$TMP/out" 2>"$TMP/err" </dev/null
   RC=$?
   kill "$(cat "$TMP/web/relay.pid")" 2>/dev/null
@@ -106,7 +104,8 @@ all_said() {
 }
 
 # A command that says `at NAME` goes on when the runner's descriptors and memory have been written to $TMP/web/at-NAME. At
-# `after` that is when the descriptors are back to what they were at `before`, or after 20 s.
+# `after` that is when the descriptors are back to what they were at `before`, or after a minute; from `upload` on the peak
+# is that of the upload.
 AT='at() { touch ".at-$1"; until [ -e ".go-$1" ]; do sleep 0.05; done; };'
 watch_runner() {
   local mark name pid turn
@@ -117,11 +116,12 @@ watch_runner() {
       name=${mark##*.at-}
       [ -e "$mark" ] && [ ! -e "$TMP/ws/.go-$name" ] || continue
       if [ "$name" = after ]; then
-        for turn in $(seq 200); do
+        for turn in $(seq 600); do
           [ "$(descriptors_of "$pid")" -le "$(cut -d' ' -f1 "$TMP/web/at-before")" ] && break
           sleep 0.1
         done
       fi
+      [ "$name" != upload ] || echo 5 2>/dev/null >"/proc/$pid/clear_refs"
       echo "$(descriptors_of "$pid") $(awk '/^VmRSS/ {rss = $2} /^VmHWM/ {peak = $2} END {print rss, peak}' "/proc/$pid/status")" >"$TMP/web/at-$name"
       touch "$TMP/ws/.go-$name"
     done

@@ -1,13 +1,13 @@
 //! CASES B01–B24 through the built runner: a scripted model asks, the host approves, and what the model is told is true.
 
 use crate::rows::*;
-use crate::support::runner;
+use crate::support::{comes_true, runner};
 use ax_runner::devhost::{FakeHost, Signal};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
 /// Far more than any of these takes, far less than the commands in them sleep.
-const SOON: Duration = Duration::from_secs(45);
+const SOON: Duration = Duration::from_secs(240);
 
 #[test]
 fn b01_a_call_ends_with_its_shell() {
@@ -69,7 +69,7 @@ fn escapes() -> Vec<String> {
 
 #[test]
 fn b02_what_a_stopped_call_has_started_is_gone() {
-    let calls: Vec<_> = escapes().iter().map(|command| bash_for(command, 1200)).collect();
+    let calls: Vec<_> = escapes().iter().map(|command| bash_for(command, 2500)).collect();
     let count = calls.len();
     let mut rounds = vec![json!({"tools": calls})];
     rounds.push(
@@ -79,7 +79,7 @@ fn b02_what_a_stopped_call_has_started_is_gone() {
     let (host, told) = play(ax_runner::devhost::Script::json(json!(rounds)));
     for (command, told) in escapes().iter().zip(&told) {
         let output = output(told);
-        assert!(output.starts_with("Timed out after 1200 ms") && output.contains("\nbegun\n"), "{command}: {told}");
+        assert!(output.starts_with("Timed out after 2500 ms") && output.contains("\nbegun\n"), "{command}: {told}");
         assert!(!told.contains("could not be stopped"), "{command}: {told}");
     }
     let sizes = output(&told[count]);
@@ -101,6 +101,8 @@ fn b02_a_stopped_runner_leaves_nothing() {
         running.signal(signal);
         let output = running.wait();
         assert_eq!(output.code, Some(128 + signal as i32), "{}", output.stderr);
+        // What there was no time for, the keepers end.
+        comes_true(|| working_in(&host.workspace()).is_empty());
         assert_eq!(working_in(&host.workspace()), [""; 0], "{signal}");
     }
     // Killed outright it cannot do anything, but its keepers can.
@@ -113,10 +115,7 @@ fn b02_a_stopped_runner_leaves_nothing() {
     }
     running.signal(Signal::SIGKILL);
     assert_eq!(running.wait().signal, Some(9));
-    let begun = Instant::now();
-    while !working_in(&host.workspace()).is_empty() && begun.elapsed() < SOON {
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    comes_true(|| working_in(&host.workspace()).is_empty());
     assert_eq!(working_in(&host.workspace()), [""; 0]);
 }
 
@@ -160,7 +159,7 @@ fn b04_output_without_end_is_bounded_and_told() {
     ];
     let begun = Instant::now();
     let (host, told) = play(one_by_one(&calls));
-    assert!(begun.elapsed() < SOON * 2, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
     let peak = |told: &str| output(told).split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).unwrap();
     let (base, after) = (peak(&told[0]), peak(&told[8]));
     assert!(after < base + 100 * 1024, "{base} → {after} KiB");
@@ -579,8 +578,8 @@ fn b11_no_command_reaches_the_hosts_socket() {
 fn b13_orphans_are_reaped_and_no_status_is_stolen() {
     let wave: Vec<_> = (0..16).map(|_| bash("for i in 1 2 3 4 5 6; do (sleep .05 &); done; exit 3")).collect();
     let zombies = bash(
-        "sleep 1; runner=$(awk '{print $4}' /proc/$PPID/stat); ps --ppid $runner -o stat= | grep -c ^Z; \
-         ls /proc/*/task/$runner/children >/dev/null 2>&1; ps --ppid $runner -o pid= | wc -l",
+        "runner=$(awk '{print $4}' /proc/$PPID/stat); for i in {1..300}; do sleep .1; z=$(ps --ppid $runner -o stat= | grep -c ^Z); \
+         c=$(ps --ppid $runner -o pid= | wc -l); [ \"$z $c\" = '0 1' ] && break; done; echo $z $c",
     );
     let stopped: Vec<_> = (1..=8).map(|at| bash_for("(sleep 300 &) ; sleep 300", at * 20)).collect();
     let rounds = json!([{"tools": wave}, {"tools": wave}, {"tools": stopped}, {"tools": [zombies]}, {"text": "done"}]);

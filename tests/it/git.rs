@@ -267,7 +267,7 @@ async fn a_turn_cancelled_during_the_push_leaves_no_process_and_no_damage() {
     let pid = fs::read_to_string(&mark).unwrap();
     let process = PathBuf::from(format!("/proc/{}", pid.trim()));
     let gone = || fs::read_to_string(process.join("stat")).map_or(true, |stat| stat.contains(") Z "));
-    for _ in 0..250 {
+    for _ in 0..6000 {
         if gone() {
             break;
         }

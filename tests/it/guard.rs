@@ -130,7 +130,7 @@ fn child(guard: &Guard, program: &str, arguments: &[&str], directory: &Path) -> 
         let mut command = tokio::process::Command::new(program);
         command.args(arguments).current_dir(directory).env("HOME", directory).stdin(Stdio::null()).kill_on_drop(true);
         guard.child().confine(&mut command);
-        tokio::time::timeout(Duration::from_secs(60), command.output()).await.expect("hangs").unwrap()
+        tokio::time::timeout(Duration::from_secs(240), command.output()).await.expect("hangs").unwrap()
     })
 }
 
@@ -426,7 +426,7 @@ show('asyncio',lambda: asyncio.run(aio()))
 def pool():
     import subprocess
     open(D+'/p.py','w').write("import multiprocessing as m\ndef f(x): return x*x\nif __name__=='__main__':\n c=m.get_context('forkserver')\n with c.Pool(4) as p: print(sum(p.map(f,range(100))))\n")
-    return subprocess.run([sys.executable,D+'/p.py'],capture_output=True,text=True,timeout=50).stdout.strip()
+    return subprocess.run([sys.executable,D+'/p.py'],capture_output=True,text=True,timeout=200).stdout.strip()
 show('forkserver',pool)
 "#;
 
@@ -635,7 +635,7 @@ fn leaks() {
     }
     let piled_up = || count("fd") > before.0 || count("task") > before.1;
     let started = Instant::now();
-    while piled_up() && started.elapsed() < Duration::from_secs(20) {
+    while piled_up() && started.elapsed() < Duration::from_secs(120) {
         std::thread::sleep(Duration::from_millis(50));
     }
     assert!(!piled_up(), "before {before:?}, after {:?}", (count("fd"), count("task")));

@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 mod rude;
 
 /// A bound that only a hang reaches.
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(120);
 
 /// Bytes that show when a piece is missing or doubled.
 fn pattern(len: usize) -> Vec<u8> {
@@ -126,12 +126,12 @@ async fn silence_ends_a_tunnel_sooner_once_it_is_half_closed() {
     assert!(read_all(&mut stream).await.is_err(), "told, not left waiting");
     assert_eq!(bridge.counters().idled, 1);
 
-    let bounds = Bounds { idle: Duration::from_millis(300), half_closed_idle: LONG, ..Bounds::default() };
+    let bounds = Bounds { idle: Duration::from_secs(2), half_closed_idle: LONG, ..Bounds::default() };
     let bridge = Bridge::start_with(path, bounds).unwrap();
     let mut stream = client(&bridge).await;
     for _ in 0..6 {
         stream.write_all(b"x").await.unwrap();
-        sleep(Duration::from_millis(100)).await;
+        sleep(Duration::from_millis(400)).await;
     }
     assert_eq!(bridge.counters().idled, 0, "a byte now and then keeps it open");
     assert!(read_all(&mut stream).await.is_err());
@@ -297,7 +297,7 @@ async fn tunnels_in_a_quiet_process() {
     while let Some(outcome) = parallel.join_next().await {
         outcome.unwrap();
     }
-    for _ in 0..200 {
+    for _ in 0..6000 {
         if bridge.counters().open == 0 && descriptors() <= before {
             break;
         }
@@ -417,32 +417,38 @@ struct Proxy {
 }
 
 async fn tinyproxy(directory: &TempDir) -> Proxy {
-    let port = {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        free.local_addr().unwrap().port()
-    };
     let config = directory.path().join("tinyproxy.conf");
-    std::fs::write(
-        &config,
-        format!("Port {port}\nListen 127.0.0.1\nTimeout 60\nMaxClients 300\nDisableViaHeader Yes\n"),
-    )
-    .unwrap();
-    let process = tokio::process::Command::new("tinyproxy")
-        .arg("-d")
-        .arg("-c")
-        .arg(&config)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap();
-    for _ in 0..200 {
-        if TcpStream::connect(("127.0.0.1", port)).await.is_ok() {
-            break;
-        }
-        sleep(Duration::from_millis(20)).await;
-    }
+    let (process, port) = serving(|port| {
+        let text = format!("Port {port}\nListen 127.0.0.1\nTimeout 600\nMaxClients 300\nDisableViaHeader Yes\n");
+        std::fs::write(&config, text).unwrap();
+        let mut command = tokio::process::Command::new("tinyproxy");
+        command.arg("-d").arg("-c").arg(&config);
+        command
+    })
+    .await;
     Proxy { _process: process, socket: host_at(directory, port) }
+}
+
+/// A program that serves a port of loopback, once it does. Between finding a port and taking it another may take it.
+async fn serving(command: impl Fn(u16) -> tokio::process::Command) -> (tokio::process::Child, u16) {
+    for _ in 0..10 {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        let mut command = command(port);
+        let mut process = command.stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true).spawn().unwrap();
+        for _ in 0..3000 {
+            let answers = TcpStream::connect(("127.0.0.1", port)).await.is_ok();
+            if process.try_wait().unwrap().is_some() {
+                break;
+            }
+            if answers {
+                return (process, port);
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+    panic!("nothing serves");
 }
 
 #[tokio::test]
@@ -499,30 +505,13 @@ async fn tls_clients_trust_the_hosts_authority() {
     let mut setup = child("sh", &TurnNet::default(), home);
     let (ok, text) = output(setup.current_dir(home).args(["-c", script])).await;
     assert!(ok, "{text}");
-    let port = {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        free.local_addr().unwrap().port()
-    };
-    let mut server = child("openssl", &TurnNet::default(), home);
-    server.current_dir(home).stdout(Stdio::null()).stderr(Stdio::null());
-    server.args([
-        "s_server",
-        "-quiet",
-        "-www",
-        "-key",
-        "s.key",
-        "-cert",
-        "s.pem",
-        "-accept",
-        &format!("127.0.0.1:{port}"),
-    ]);
-    let _server = server.spawn().unwrap();
-    for _ in 0..200 {
-        if TcpStream::connect(("127.0.0.1", port)).await.is_ok() {
-            break;
-        }
-        sleep(Duration::from_millis(20)).await;
-    }
+    let (_server, port) = serving(|port| {
+        let mut server = child("openssl", &TurnNet::default(), home);
+        server.current_dir(home).args(["s_server", "-quiet", "-www", "-key", "s.key", "-cert", "s.pem", "-accept"]);
+        server.arg(format!("127.0.0.1:{port}"));
+        server
+    })
+    .await;
     let proxy = tinyproxy(&directory).await;
     let bridge = Bridge::start(proxy.socket).unwrap();
     let mut files = CaFiles::new(vec![home.to_owned()]);

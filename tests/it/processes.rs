@@ -21,8 +21,8 @@ mod surroundings;
 mod unprivileged;
 
 /// Nothing here takes this long unless it hangs.
-const HANG: Duration = Duration::from_secs(60);
-const LONG: Duration = Duration::from_secs(100);
+const HANG: Duration = Duration::from_secs(120);
+const LONG: Duration = Duration::from_secs(200);
 const NONE: [i32; 0] = [];
 
 /// A host that agrees to everything.
@@ -152,7 +152,7 @@ fn marked(mark: &str) -> Vec<i32> {
 async fn none_left(mark: &str) {
     let start = Instant::now();
     while !marked(mark).is_empty() {
-        assert!(start.elapsed() < Duration::from_secs(5), "still there: {:?}", marked(mark));
+        assert!(start.elapsed() < HANG, "still there: {:?}", marked(mark));
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -162,6 +162,15 @@ fn mark() -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("{}.{:05}{}", 300, std::process::id(), 1000 + NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Waits until it holds.
+async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < HANG, "{what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 fn descriptors() -> usize {

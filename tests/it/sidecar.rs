@@ -100,7 +100,7 @@ impl Pod {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
-        timeout(Duration::from_secs(30), stream.read_to_string(&mut answer)).await.expect("hangs").unwrap();
+        timeout(Duration::from_secs(120), stream.read_to_string(&mut answer)).await.expect("hangs").unwrap();
         answer
     }
 
@@ -338,7 +338,7 @@ async fn pipes_in_the_workspace_do_not_hold_it_up() {
         pod.client().turn_complete().await.unwrap();
         pod.client().pull(&CancellationToken::new()).await.unwrap();
     };
-    timeout(Duration::from_secs(45), both).await.expect("git waits");
+    timeout(Duration::from_secs(240), both).await.expect("git waits");
     assert_eq!(pod.remote("a/b.txt").as_deref(), Some("kept"));
 }
 

@@ -10,12 +10,37 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Mutex;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 /// The program under test.
 pub(crate) const BIN: &str = env!("CARGO_BIN_EXE_ax-runner");
-/// Longer than any turn here takes on a busy machine; shorter than anybody waits.
-pub(crate) const LIMIT: Duration = Duration::from_secs(90);
+/// Longer than any turn here takes on a busy machine; shorter than the commands in them sleep.
+pub(crate) const LIMIT: Duration = Duration::from_secs(240);
+
+/// Waits until it holds; `false` when it never does.
+pub(crate) fn comes_true(mut condition: impl FnMut() -> bool) -> bool {
+    let begun = Instant::now();
+    while !condition() {
+        if begun.elapsed() > LIMIT {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    true
+}
+
+/// Whether a process has ended; its number may still be there, where nobody asks how it did.
+pub(crate) fn has_ended(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+    stat.rsplit_once(") ").is_none_or(|(_, state)| state.starts_with(['Z', 'X']))
+}
+
+/// A user that nobody else is, not even another run of these tests beside this one: limits count all processes of a user.
+pub(crate) fn lone_user() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    100_000_000 + std::process::id() * 64 + NEXT.fetch_add(1, Ordering::Relaxed)
+}
 
 /// Says that a test, or a part of one, is not run here. Past the harness's capture, so that a skip is always seen and counted.
 pub(crate) fn skip(test: &str, why: impl std::fmt::Display) {

@@ -363,10 +363,15 @@ fn i14_a_file_that_changes_under_a_pending_approval_is_left_alone() {
             std::os::unix::fs::symlink("/etc/passwd", path).unwrap();
         }),
     ];
-    for (what, change) in changes {
-        for call in [edit("f", "two", "three"), write("f", "three")] {
-            let host = FakeHost::socket(at_once(std::slice::from_ref(&call)))
-                .policy(Policy::json(json!([{"verdict": "allow", "delay_ms": 400}])))
+    let calls = [edit("f", "two", "three"), write("f", "three")];
+    let cases: Vec<_> = changes.iter().flat_map(|change| calls.iter().map(move |call| (*change, call))).collect();
+    crate::http::in_parallel(
+        &cases,
+        |_| 0,
+        |((what, change), call)| {
+            let host = FakeHost::socket(at_once(std::slice::from_ref(*call)))
+                // Time for the change, also on a busy machine.
+                .policy(Policy::json(json!([{"verdict": "allow", "delay_ms": 3000}])))
                 .start();
             let path = host.workspace().join("f");
             std::fs::write(&path, "one\ntwo\n").unwrap();
@@ -381,8 +386,8 @@ fn i14_a_file_that_changes_under_a_pending_approval_is_left_alone() {
             assert!(told.contains("error"), "{what} {call}: {told}");
             assert_eq!(std::fs::read(&path).ok(), changed, "{what} {call}");
             assert_eq!(host.requests_of("sandbox_result")[0].value["success"], false);
-        }
-    }
+        },
+    );
 }
 
 #[test]

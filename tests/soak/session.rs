@@ -92,7 +92,12 @@ fn settled(running: &Running) -> Look {
         assert!(begun.elapsed() < LIMIT, "(children, zombies) stay: {:?}", children(running.pid()));
         std::thread::sleep(Duration::from_millis(50));
     }
-    Look::at(running.pid())
+    // A connection may be on its way out; what stays is there at each look.
+    let looks = (0..5).map(|_| {
+        std::thread::sleep(Duration::from_millis(20));
+        Look::at(running.pid())
+    });
+    looks.min_by_key(|look| look.descriptors).unwrap()
 }
 
 fn judge(turns: usize, looks: &[Look]) {

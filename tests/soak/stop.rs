@@ -3,7 +3,7 @@
 //! test looks at, as a plain process.
 
 use super::{full, program, row};
-use crate::pid1::{As, Life, living, ways};
+use crate::pid1::{As, Life, living, none_living, ways};
 use crate::support::{LIMIT, bash_then_done};
 use ax_runner::devhost::{FakeHost, Fault, Point, Runner, Script, Signal, Transport};
 use serde_json::json;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 const PROMISE: Duration = Duration::from_secs(2);
 /// A hang; a busy machine takes longer than the promise.
-const HANG: Duration = Duration::from_secs(20);
+const HANG: Duration = Duration::from_secs(60);
 
 /// Where the signal meets the runner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -179,7 +179,7 @@ fn sigterm_in_every_phase() {
                 // Until its handlers are there a plain process dies of the signal itself, which is as good.
                 let by_signal = how == As::Process && phase == Phase::After(0) && output.signal == Some(15);
                 assert!(output.code == Some(143) || by_signal, "{at}: {output:?}");
-                assert_eq!(living(&mark), Vec::<i32>::new(), "{at}: something is left");
+                assert!(none_living(&mark), "{at}: something is left: {:?}", living(&mark));
                 let over = if took < PROMISE { "" } else { " (too long)" };
                 cells.push(format!("{transport:?} {:.2} s{over}", took.as_secs_f64()));
             }

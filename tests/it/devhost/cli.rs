@@ -152,7 +152,7 @@ fn an_interrupt_ends_the_runner_too() {
         .spawn()
         .unwrap();
     let start = Instant::now();
-    while fs::read(&mark).unwrap_or_default().is_empty() && start.elapsed() < Duration::from_secs(20) {
+    while fs::read(&mark).unwrap_or_default().is_empty() && start.elapsed() < Duration::from_secs(120) {
         std::thread::sleep(Duration::from_millis(10));
     }
     let runner: i32 = fs::read_to_string(&mark).unwrap().trim().parse().unwrap();

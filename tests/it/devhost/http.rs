@@ -34,6 +34,14 @@ fn http(stream: &mut TcpStream, head: &str, token: &str, body: &str) -> std::io:
     Ok((status, String::from_utf8_lossy(&body).into_owned()))
 }
 
+/// Waits until the host has closed the connection, which takes nothing from it.
+fn cut(stream: &TcpStream) {
+    match stream.peek(&mut [0]) {
+        Ok(count) => assert_eq!(count, 0),
+        Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
+    }
+}
+
 fn dial(host: &FakeHost) -> TcpStream {
     let stream = TcpStream::connect(host.url().strip_prefix("http://").unwrap()).unwrap();
     stream.set_read_timeout(Some(LIMIT)).unwrap();
@@ -110,13 +118,13 @@ fn http_faults() {
         host.push_work(&json!({"message": "m", "ipcToken": "t"}));
         let mut stream = dial(&host);
         assert_eq!(http(&mut stream, CALL, "t", LIST).unwrap(), whole);
-        std::thread::sleep(Duration::from_millis(200));
+        cut(&stream);
         assert!(http(&mut stream, CALL, "t", LIST).is_err());
     }
     let host = FakeHost::http(Script::text("x")).idle(Duration::from_millis(50)).start();
     let mut stream = dial(&host);
     http(&mut stream, WORK, host.pod_token(), "").unwrap();
-    std::thread::sleep(Duration::from_millis(400));
+    cut(&stream);
     assert!(http(&mut stream, WORK, host.pod_token(), "").is_err());
     host.fault("/internal/work", 2, Fault::DuplicateWork);
     host.push_work(&json!({"message": "m", "ipcToken": "t"}));

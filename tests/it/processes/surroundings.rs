@@ -6,13 +6,11 @@ use super::*;
 fn input_is_at_its_end() {
     alone("surroundings::input_is_at_its_end", async {
         let session = Session::new();
-        let start = Instant::now();
         assert_eq!(session.bash("cat").await.text, r#"{"output":"(no output)"}"#);
         assert!(session.bash("python3 -c 'print(repr(input()))'").await.output.contains("EOFError"));
         assert_eq!(session.bash("read x; echo $?").await.output, "1\n");
         assert_eq!(session.bash("readlink /proc/self/fd/0").await.output, "/dev/null\n");
         assert!(session.bash("cat </dev/tty").await.output.contains("/dev/tty"));
-        assert!(start.elapsed() < Duration::from_secs(10));
     });
 }
 

@@ -117,8 +117,7 @@ fn a_fork_bomb_is_put_out() {
     const NAME: &str = "unprivileged::a_fork_bomb_is_put_out";
     alone(NAME, async {
         use nix::sys::resource::{Resource, setrlimit};
-        const UID: u32 = 54_322;
-        if !nix::unistd::geteuid().is_root() || !drop_privileges(UID) {
+        if !nix::unistd::geteuid().is_root() || !drop_privileges(crate::support::lone_user()) {
             return crate::support::skip(NAME, "needs root to become a user of its own, whose processes are bounded");
         }
         setrlimit(Resource::RLIMIT_NPROC, 150, 150).unwrap();
@@ -128,12 +127,12 @@ fn a_fork_bomb_is_put_out() {
             "f(){ trap '' TERM; while :; do f & done; }; f",
             "b(){ setsid -f bash -c \"$c\"; b; }; export c='while :; do setsid -f bash -c \"$c\"; done'; b",
         ] {
-            let start = Instant::now();
             let answer = session.bash_for(bomb, Some(1500)).await;
             assert!(answer.output.starts_with("Timed out"), "{bomb}: {}", answer.output);
             assert_eq!(answer.note, None, "{bomb}");
-            assert!(start.elapsed() < Duration::from_secs(20), "{bomb}: {:?}", start.elapsed());
-            assert_eq!(session.bash("echo alive; ps -o pid= -u $(id -u) | wc -l").await.output, "alive\n5\n", "{bomb}");
+            // We, the keeper, the shell and what it looks with; the last of the bomb may still be going.
+            let look = "for i in {1..600}; do ps -o pid= -u $UID >them; [ $(wc -l <them) = 4 ] && break; sleep .1; done; wc -l <them";
+            assert_eq!(session.bash(look).await.output, "4\n", "{bomb}");
         }
     });
 }
@@ -143,7 +142,7 @@ fn a_lack_of_processes_or_descriptors_is_an_answer() {
     const NAME: &str = "unprivileged::a_lack_of_processes_or_descriptors_is_an_answer";
     alone(NAME, async {
         use nix::sys::resource::{Resource, getrlimit, setrlimit};
-        if !nix::unistd::geteuid().is_root() || !drop_privileges(54_323) {
+        if !nix::unistd::geteuid().is_root() || !drop_privileges(crate::support::lone_user()) {
             return crate::support::skip(NAME, "needs root to become a user of its own, whose processes are bounded");
         }
         let session = Session::new();
@@ -165,8 +164,7 @@ fn a_lack_of_processes_or_descriptors_is_an_answer() {
             }
             assert!(refused > 1, "{limit:?}");
         }
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        assert_eq!(zombies(), 0);
+        until("zombies are left", || zombies() == 0).await;
     });
 }
 

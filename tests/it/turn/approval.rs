@@ -88,7 +88,7 @@ fn i14_a_file_that_changes_while_the_approval_is_pending() {
     let script = crate::support::tools_then_done(
         json!([{"name": "edit_file", "args": {"path": "f", "old_string": "safe", "new_string": "changed"}}]),
     );
-    let policy = Policy::json(json!([{"operation": "edit", "verdict": "allow", "delay_ms": 700}]));
+    let policy = Policy::json(json!([{"operation": "edit", "verdict": "allow", "delay_ms": 3000}]));
     let host = FakeHost::socket(script).policy(policy).start();
     let file = host.workspace().join("f");
     std::fs::write(&file, "safe\n").unwrap();
