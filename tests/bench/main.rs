@@ -79,9 +79,10 @@ const SECTIONS: [(&str, Section); 7] = [
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
-    let (mut minimal, mut effort, mut wanted) = (None, &FULL, Vec::<OsString>::new());
+    let (mut runner, mut minimal, mut effort, mut wanted) = (None, None, &FULL, Vec::<OsString>::new());
     while let Some(arg) = args.next() {
         match arg.to_str() {
+            Some("--runner") => runner = args.next(),
             Some("--minimal") => minimal = args.next(),
             Some("--smoke") => effort = &SMOKE,
             Some("--bench") => {}
@@ -89,12 +90,12 @@ fn main() -> ExitCode {
         }
     }
     let mut out = std::io::stdout();
-    let Some(minimal) = minimal else {
+    let (Some(runner), Some(minimal)) = (runner, minimal) else {
         // `cargo test --all-targets` comes here.
         let _ = writeln!(out, "SKIP benchmarks: they are run by tests/bench/run");
         return ExitCode::SUCCESS;
     };
-    let programs = Programs { runner: env!("CARGO_BIN_EXE_ax-runner").into(), minimal: minimal.into() };
+    let programs = Programs { runner: runner.into(), minimal: minimal.into() };
     let _ = writeln!(out, "{}", Row::HEAD);
     let (mut code, mut skipped) = (ExitCode::SUCCESS, Vec::new());
     for (name, section) in SECTIONS {
