@@ -10,6 +10,7 @@ use super::keeper::{Record, Stage};
 use super::tree;
 use crate::limits;
 use libc::{c_char, c_int, pid_t};
+use std::mem::MaybeUninit;
 use std::ptr;
 
 /// All that the children need, made before the fork.
@@ -76,16 +77,16 @@ pub(super) extern "C" fn keeper(plan: &Plan<'_>) -> ! {
 /// Starts the shell as `vfork` does: it borrows the keeper's memory until its exec, and the keeper waits so long. Copying
 /// the page tables of the runner once more would be work thrown away at once.
 unsafe fn start_shell(plan: &Plan<'_>) -> pid_t {
-    const STACK_BYTES: usize = 32 * 1024;
+    const STACK_BYTES: usize = 16 * 1024;
     #[repr(align(16))]
-    struct Stack([u8; STACK_BYTES]);
-    let mut stack = Stack([0; STACK_BYTES]);
+    struct Stack(MaybeUninit<[u8; STACK_BYTES]>);
+    let mut stack = Stack(MaybeUninit::uninit());
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
     // SAFETY: stacks grow downwards on both architectures, so the child starts at the end of this one, which outlives it
     // as this call returns only after its exec or exit. It writes there, to descriptors and to `errno`, and to nothing else
     // of ours. Its signal actions and its descriptors are copies.
     unsafe {
-        let top = stack.0.as_mut_ptr().add(STACK_BYTES);
+        let top = stack.0.as_mut_ptr().add(1);
         libc::clone(shell, top.cast(), flags, ptr::from_ref(plan).cast_mut().cast())
     }
 }

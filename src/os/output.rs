@@ -3,6 +3,7 @@
 
 use crate::limits;
 use crate::text::HeadTail;
+use nix::errno::Errno;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use tokio::net::unix::pipe;
@@ -11,6 +12,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 /// The read end of a command's output, and what is kept of it.
 pub(super) struct Output {
     pipe: pipe::Receiver,
+    /// The piece just read. Never filled in advance: most commands print less than a page.
     chunk: Vec<u8>,
     kept: HeadTail,
     ended: bool,
@@ -20,7 +22,7 @@ impl Output {
     pub(super) fn new(pipe: OwnedFd) -> io::Result<Self> {
         Ok(Self {
             pipe: pipe::Receiver::from_owned_fd(pipe)?,
-            chunk: vec![0; limits::PIPE_CHUNK_BYTES],
+            chunk: Vec::with_capacity(limits::PIPE_CHUNK_BYTES),
             kept: HeadTail::new(limits::OUTPUT_HEAD_BYTES, limits::OUTPUT_TAIL_BYTES),
             ended: false,
         })
@@ -32,9 +34,10 @@ impl Output {
             self.ended = true;
             std::future::pending::<()>().await;
         }
-        match self.pipe.try_read(&mut self.chunk) {
+        self.chunk.clear();
+        match self.pipe.try_read_buf(&mut self.chunk) {
             Ok(0) => self.ended = true,
-            Ok(count) => self.kept.push(self.chunk.get(..count).unwrap_or_default()),
+            Ok(_) => self.kept.push(&self.chunk),
             Err(error) => self.ended = error.kind() != io::ErrorKind::WouldBlock,
         }
     }
@@ -47,7 +50,7 @@ impl Output {
         let mut left = usize::try_from(present).unwrap_or(0);
         // By the system call: the runtime may not have noticed yet that there is something.
         while !self.ended {
-            let want = if left == 0 { self.chunk.len() } else { left.min(self.chunk.len()) };
+            let want = if left == 0 { limits::PIPE_CHUNK_BYTES } else { left.min(limits::PIPE_CHUNK_BYTES) };
             match self.read_now(want) {
                 Some(count) if left > 0 => left = left.saturating_sub(count),
                 // The one piece more also tells whether anybody still holds the pipe.
@@ -76,17 +79,22 @@ impl Output {
 
     /// One read that does not wait: `None` when there is nothing and the pipe is held.
     fn read_now(&mut self, want: usize) -> Option<usize> {
-        let chunk = self.chunk.get_mut(..want)?;
+        self.chunk.clear();
+        let room = self.chunk.spare_capacity_mut().get_mut(..want)?;
         let count = loop {
-            match nix::unistd::read(&self.pipe, chunk) {
-                Err(nix::errno::Errno::EINTR) => {}
-                Err(nix::errno::Errno::EAGAIN) => return None,
+            // SAFETY: writes at most so many bytes, into the room that is lent to it.
+            let read = unsafe { libc::read(self.pipe.as_raw_fd(), room.as_mut_ptr().cast(), room.len()) };
+            match Errno::result(read) {
+                Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => return None,
                 Err(_) => break 0,
-                Ok(count) => break count,
+                Ok(count) => break usize::try_from(count).unwrap_or(0),
             }
         };
+        // SAFETY: the read has filled so many.
+        unsafe { self.chunk.set_len(count) };
         self.ended |= count == 0;
-        self.kept.push(self.chunk.get(..count)?);
+        self.kept.push(&self.chunk);
         Some(count)
     }
 }
