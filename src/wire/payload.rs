@@ -187,7 +187,7 @@ pub enum PayloadError {
 
 impl Payload {
     /// Reads a work item with the acceptance rule of PROTOCOL §2.1: an object whose `message` is a string or an array
-    /// is structured, everything else is a plain message, unless [`attempt::is_meant`] as more. Byte order marks are
+    /// is structured, everything else is a plain message, unless it was meant as more (`attempt`). Byte order marks are
     /// skipped and lone surrogates become U+FFFD, as a JavaScript reader would take them.
     pub fn read(bytes: &[u8]) -> Result<Self, PayloadError> {
         let raw = std::str::from_utf8(bytes).map_err(|_| PayloadError::NotUtf8)?.trim_start_matches('\u{feff}');
