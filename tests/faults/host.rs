@@ -51,8 +51,11 @@ fn malicious(talk: impl FnOnce(UnixStream) + Send + 'static, end_after: Option<D
     });
     let host = FakeHost::socket(Script::text("never")).start();
     let ender = end_after
-        .map(|pause| format!("{{ sleep {}; kill -TERM $$; }} >/dev/null 2>&1 </dev/null &", pause.as_secs_f32()));
-    let prefix = ender.map_or_else(String::new, |ender| format!("{ender} true"));
+        // Its parent ends at once, so that it is nobody's command: those may not stop the runner.
+        .map(|pause| {
+            format!("({{ sleep {}; kill -TERM $$; }} >/dev/null 2>&1 </dev/null &); true", pause.as_secs_f32())
+        });
+    let prefix = ender.unwrap_or_default();
     let played =
         on(host, &prefix, |runner| runner.env("AX_IPC_SOCKET", path.as_os_str()).env("AX_LLM_TIMEOUT_MS", silence));
     played.bounded();
