@@ -133,9 +133,7 @@ fn encode(action: &Action, meta: &Meta) -> Result<Vec<u8>, CallError> {
 /// A server's error says nothing about what was done before it.
 fn in_doubt(error: CallError) -> CallError {
     match error {
-        CallError::BadAnswer(words) => CallError::BadAnswer(format!(
-            "{words}; whether the call was carried out is unknown; check before you repeat it"
-        )),
+        CallError::BadAnswer(words) => CallError::InDoubt(words),
         other => other,
     }
 }

@@ -76,6 +76,9 @@ pub enum CallError {
     /// The host answered, but not with a reply.
     #[error("{0}")]
     BadAnswer(String),
+    /// The same to a call that it may have carried out.
+    #[error("{0}; whether the call was carried out is unknown")]
+    InDoubt(String),
     /// The turn was cancelled while the call waited.
     #[error("cancelled")]
     Cancelled,

@@ -68,7 +68,7 @@ pub fn present(action: &str, reply: &Reply, spill_threshold: u64) -> Outcome {
 /// A call that got no answer; `reads` if it changes nothing.
 pub fn present_error(error: &CallError, reads: bool) -> Presented {
     let advice = match error {
-        CallError::OutcomeUnknown => "; check before you repeat it",
+        CallError::OutcomeUnknown | CallError::InDoubt(_) => "; check before you repeat it",
         // The host may be at it still.
         CallError::TimedOut(_) | CallError::NoReply(_) if !reads => {
             "; whether the call was carried out is unknown; check before you repeat it"
