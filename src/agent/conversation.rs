@@ -105,7 +105,7 @@ impl Conversation {
     /// Adds a round: the model's message and a result, with its call's id, for each of the calls in it.
     pub fn add(&mut self, said: Message, results: impl IntoIterator<Item = (String, String)>) {
         let answers = results.into_iter().map(|(id, text)| Answer { id, text: result_text(&text) }).collect();
-        self.rounds.push(Round { said, answers, bytes: 0 }.measured());
+        self.rounds.push(Round::new(said, answers));
     }
 
     /// The messages to send, after room was made for them.
@@ -249,12 +249,11 @@ impl Conversation {
 }
 
 impl Round {
-    /// With its bytes counted.
-    fn measured(self) -> Self {
+    fn new(said: Message, answers: Vec<Answer>) -> Self {
         // The JSON around a result that is a message of its own.
         const FRAME: usize = 90;
-        let answers = self.answers.iter().map(|it| size(&it.text) + size(&it.id) + FRAME);
-        Self { bytes: size(&self.said) + answers.sum::<usize>(), ..self }
+        let results: usize = answers.iter().map(|it| size(&it.text) + size(&it.id) + FRAME).sum();
+        Self { bytes: size(&said) + results, said, answers }
     }
 
     /// Shortens results until `excess` bytes are saved; returns how many were.

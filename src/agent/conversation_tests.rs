@@ -197,7 +197,7 @@ fn recounted(conversation: Conversation) -> Conversation {
     let opening = conversation.summary.iter().chain(&conversation.history).map(size).sum::<usize>();
     Conversation {
         opening_bytes: opening + size(&conversation.message),
-        rounds: conversation.rounds.into_iter().map(Round::measured).collect(),
+        rounds: conversation.rounds.into_iter().map(|round| Round::new(round.said, round.answers)).collect(),
         ..conversation
     }
 }

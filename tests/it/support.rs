@@ -3,7 +3,7 @@
 
 mod relay;
 
-pub(crate) use relay::{At, Cut, How, Place, Relay, stage};
+pub(crate) use relay::{At, Cut, Heard, How, Place, Relay, stage};
 
 use ax_runner::devhost::{Builder, FakeHost, Output, Runner, Script, Transport, broken_rules};
 use serde_json::{Value, json};

@@ -1,12 +1,10 @@
 //! Stands between a runner and its host over HTTP, exchange by exchange, and does to each what a test says.
 
-use crate::support::{At, How, Judge, Place, stage};
+use crate::support::{At, Heard, How, Place, stage};
 use ax_runner::devhost::Transport;
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// One request as the runner wrote it.
@@ -34,9 +32,7 @@ type Rule = Box<dyn Fn(&Asked) -> Deed + Send + Sync>;
 struct Shared {
     host: String,
     rule: Rule,
-    judge: Judge,
-    over: AtomicBool,
-    written: Mutex<BTreeMap<String, usize>>,
+    heard: Arc<Heard>,
     /// Connections that have gone silent stay open.
     silent: Mutex<Vec<TcpStream>>,
 }
@@ -55,21 +51,11 @@ impl Relay {
         let shared = Arc::new(Shared {
             host: host.strip_prefix("http://").unwrap().to_owned(),
             rule: Box::new(rule),
-            judge: Judge::default(),
-            over: AtomicBool::new(false),
-            written: Mutex::default(),
+            heard: Arc::default(),
             silent: Mutex::default(),
         });
         let inner = shared.clone();
-        std::thread::spawn(move || {
-            while let Ok((stream, _)) = listener.accept() {
-                if inner.over.load(Ordering::Acquire) {
-                    return;
-                }
-                let shared = inner.clone();
-                std::thread::spawn(move || shared.serve(stream));
-            }
-        });
+        shared.heard.serve(move || listener.accept().map(|(stream, _)| stream), move |stream| inner.serve(stream));
         Self { address, shared }
     }
 
@@ -79,16 +65,16 @@ impl Relay {
 
     /// How often the runner wrote a request of this [`stage`].
     pub(crate) fn written(&self, stage: &str) -> usize {
-        self.shared.written.lock().unwrap().get(stage).copied().unwrap_or(0)
+        self.shared.heard.written(stage)
     }
 }
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        self.shared.over.store(true, Ordering::Release);
+        self.shared.heard.end();
         let _ = TcpStream::connect(self.address);
         self.shared.silent.lock().unwrap().clear();
-        self.shared.judge.ask();
+        self.shared.heard.judge.ask();
     }
 }
 
@@ -108,17 +94,12 @@ impl Shared {
         let path = message.head.split(' ').nth(1).unwrap_or_default().to_owned();
         let stage = match serde_json::from_slice::<Value>(&message.body) {
             Ok(request) => {
-                self.judge.hear(&message.body, Transport::Http);
+                self.heard.judge.hear(&message.body, Transport::Http);
                 stage(&request)
             }
             Err(_) => path,
         };
-        let nth = {
-            let mut written = self.written.lock().unwrap();
-            let count = written.entry(stage.clone()).or_default();
-            *count += 1;
-            *count
-        };
+        let nth = self.heard.count(&stage);
         let asked = Asked { stage, nth };
         let mut runner = stream;
         match (self.rule)(&asked) {

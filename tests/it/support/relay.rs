@@ -65,6 +65,52 @@ pub(crate) struct Cut {
     pub(crate) how: How,
 }
 
+/// What a relay has heard of the runner, whatever stands between them.
+#[derive(Default)]
+pub(crate) struct Heard {
+    pub(crate) judge: Judge,
+    over: AtomicBool,
+    /// Requests the runner has written, by [`stage`].
+    written: Mutex<BTreeMap<String, usize>>,
+}
+
+impl Heard {
+    /// Serves each connection on a thread of its own, until the end.
+    pub(crate) fn serve<S: Send + 'static>(
+        self: &Arc<Self>,
+        accept: impl Fn() -> std::io::Result<S> + Send + 'static,
+        serve: impl Fn(S) + Clone + Send + 'static,
+    ) {
+        let heard = self.clone();
+        std::thread::spawn(move || {
+            while let Ok(stream) = accept() {
+                if heard.over.load(Ordering::Acquire) {
+                    return;
+                }
+                let serve = serve.clone();
+                std::thread::spawn(move || serve(stream));
+            }
+        });
+    }
+
+    /// The next connection is the last, and is not served.
+    pub(crate) fn end(&self) {
+        self.over.store(true, Ordering::Release);
+    }
+
+    /// Counts a request, and says how many of its stage have come.
+    pub(crate) fn count(&self, stage: &str) -> usize {
+        let mut written = self.written.lock().unwrap();
+        let count = written.entry(stage.to_owned()).or_default();
+        *count += 1;
+        *count
+    }
+
+    pub(crate) fn written(&self, stage: &str) -> usize {
+        self.written.lock().unwrap().get(stage).copied().unwrap_or(0)
+    }
+}
+
 /// Stands between a runner and its host, frame by frame.
 pub(crate) struct Relay {
     path: PathBuf,
@@ -78,10 +124,7 @@ struct Shared {
     /// That is the runner, and the host dials the relay.
     turned: bool,
     cut: Cut,
-    judge: Judge,
-    over: AtomicBool,
-    /// Requests the runner has written, by [`stage`].
-    written: Mutex<BTreeMap<String, usize>>,
+    heard: Arc<Heard>,
     /// Connections that have gone silent stay open.
     silent: Mutex<Vec<Arc<UnixStream>>>,
 }
@@ -102,25 +145,9 @@ impl Relay {
 
     fn at(path: PathBuf, beyond: PathBuf, turned: bool, cut: Cut) -> Self {
         let listener = UnixListener::bind(&path).unwrap();
-        let shared = Arc::new(Shared {
-            beyond,
-            turned,
-            cut,
-            judge: Judge::default(),
-            over: AtomicBool::new(false),
-            written: Mutex::default(),
-            silent: Mutex::default(),
-        });
+        let shared = Arc::new(Shared { beyond, turned, cut, heard: Arc::default(), silent: Mutex::default() });
         let inner = shared.clone();
-        std::thread::spawn(move || {
-            while let Ok((stream, _)) = listener.accept() {
-                if inner.over.load(Ordering::Acquire) {
-                    return;
-                }
-                let shared = inner.clone();
-                std::thread::spawn(move || shared.serve(stream));
-            }
-        });
+        shared.heard.serve(move || listener.accept().map(|(stream, _)| stream), move |stream| inner.serve(stream));
         Self { path, _directory: None, shared }
     }
 
@@ -130,18 +157,18 @@ impl Relay {
 
     /// How often the runner wrote a request of this [`stage`].
     pub(crate) fn written(&self, stage: &str) -> usize {
-        self.shared.written.lock().unwrap().get(stage).copied().unwrap_or(0)
+        self.shared.heard.written(stage)
     }
 }
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        self.shared.over.store(true, Ordering::Release);
+        self.shared.heard.end();
         let _ = UnixStream::connect(self.path());
         for stream in self.shared.silent.lock().unwrap().drain(..) {
             let _ = stream.shutdown(Shutdown::Both);
         }
-        self.shared.judge.ask();
+        self.shared.heard.judge.ask();
     }
 }
 
@@ -190,15 +217,10 @@ impl Shared {
             if runner.read_exact(&mut frame[4..3 + length]).is_err() {
                 return false;
             }
-            self.judge.hear(&frame[4..], if self.turned { Transport::Listen } else { Transport::Socket });
+            self.heard.judge.hear(&frame[4..], if self.turned { Transport::Listen } else { Transport::Socket });
             let request: Value = serde_json::from_slice(&frame[4..]).unwrap_or_default();
             let stage = stage(&request);
-            let first = {
-                let mut written = self.written.lock().unwrap();
-                let count = written.entry(stage.clone()).or_default();
-                *count += 1;
-                *count == 1
-            };
+            let first = self.heard.count(&stage) == 1;
             let due = first && stage == self.cut.stage;
             if !due || self.cut.how != How::Reset {
                 let mut last = [0];
