@@ -76,3 +76,37 @@ fn take(rest: &mut &str) -> Option<char> {
     *rest = &rest[c.len_utf8()..];
     Some(c)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ignore::gitignore::GitignoreBuilder;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(1024))]
+        #[test]
+        fn any_line_gives_a_pattern_that_can_be_matched(
+            line in prop_oneof![
+                prop::collection::vec(any::<u8>(), 0..24),
+                "[a-c!^\\[\\]{}\\\\*?:/ -]{0,16}".prop_map(String::into_bytes),
+                "(\\[|\\[\\[:|:\\]|\\]|alpha|[!^-]|a-z|\\\\|é|\r|/){0,12}".prop_map(String::into_bytes),
+            ],
+            path in "[a-cé{}\\[\\]-]{1,4}(/[a-c]{1,3})?",
+        ) {
+            if let Some(pattern) = pattern(&line) {
+                // No longer than a class that is written out needs.
+                prop_assert!(pattern.len() <= 16 + 140 * line.len(), "{pattern:?}");
+                let mut builder = GitignoreBuilder::new("");
+                if builder.add_line(None, &pattern).is_ok() {
+                    let _ = builder.build().unwrap().matched(&path, false);
+                }
+                // Outside of a class every brace is a plain one, and nothing else changes.
+                if line.is_ascii() && !line.iter().any(|byte| b"[\\\0\r".contains(byte)) {
+                    prop_assert_eq!(pattern.replace("\\{", "{").replace("\\}", "}").into_bytes(), line);
+                    prop_assert_eq!(pattern.matches(['{', '}']).count(), pattern.matches('\\').count());
+                }
+            }
+        }
+    }
+}
