@@ -232,7 +232,7 @@ impl Toolbox {
         let reads = call.repeatable();
         match self.turn.host.call(&call).await {
             Err(error) => forward::present_error(&error, reads),
-            Ok(reply) => match forward::present(action, &reply, self.spill_threshold) {
+            Ok(reply) => match forward::present(action, &reply, reads, self.spill_threshold) {
                 Outcome::Text(presented) => presented,
                 Outcome::Spill(spill) => self.spill(spill).await,
             },

@@ -38,11 +38,14 @@ pub struct Spill {
 
 const PREVIEW_UNITS: usize = 500;
 
-/// Makes a reply readable. Results of `call_tool` that the host truncated, or whose JSON has more than `spill_threshold`
-/// bytes, become a [`Spill`].
-pub fn present(action: &str, reply: &Reply, spill_threshold: u64) -> Outcome {
+/// After a call that may have changed something.
+const IN_DOUBT: &str = "; whether the call was carried out is unknown; check before you repeat it";
+
+/// Makes a reply readable; `reads` if the call changes nothing. Results of `call_tool` that the host truncated, or whose
+/// JSON has more than `spill_threshold` bytes, become a [`Spill`].
+pub fn present(action: &str, reply: &Reply, reads: bool, spill_threshold: u64) -> Outcome {
     let Some(mut fields) = reply.fields() else {
-        return failure("the host's answer could not be understood");
+        return failure(&format!("the host's answer could not be understood{}", if reads { "" } else { IN_DOUBT }));
     };
     fields.remove("_msgId");
     if fields.remove("ok") != Some(Value::Bool(true)) {
@@ -70,9 +73,7 @@ pub fn present_error(error: &CallError, reads: bool) -> Presented {
     let advice = match error {
         CallError::OutcomeUnknown | CallError::InDoubt(_) => "; check before you repeat it",
         // The host may be at it still.
-        CallError::TimedOut(_) | CallError::NoReply(_) if !reads => {
-            "; whether the call was carried out is unknown; check before you repeat it"
-        }
+        CallError::TimedOut(_) | CallError::NoReply(_) if !reads => IN_DOUBT,
         _ => "",
     };
     Presented { text: format!("Error: {error}{advice}"), failed: true }
@@ -186,7 +187,7 @@ mod tests {
     }
 
     fn text(action: &str, body: &str) -> Presented {
-        match present(action, &reply(body), 100) {
+        match present(action, &reply(body), action.ends_with("_read"), 100) {
             Outcome::Text(presented) => presented,
             Outcome::Spill(spill) => panic!("spilled {spill:?}"),
         }
@@ -224,6 +225,11 @@ mod tests {
             ("agent_delegate", r#"{"ok":false}"#, "Error: the host refused without a reason"),
             ("memory_read", r#"{"entry":{}}"#, "Error: the host refused without a reason"),
             ("memory_read", "<html>", "Error: the host's answer could not be understood"),
+            (
+                "memory_write",
+                "<html>",
+                "Error: the host's answer could not be understood; whether the call was carried out is unknown; check",
+            ),
             ("memory_read", r#"{"ok":false,"ok":true}"#, "Error: the host's answer could not be understood"),
             (
                 "call_tool",
@@ -259,13 +265,13 @@ mod tests {
             (format!(r#"{{"ok":true,"result":"{long}"}}"#), "txt", long.as_str()),
             (format!(r#"{{"ok":true,"result":"{lines}"}}"#), "txt", "line 1\nline 2 line 1"),
         ] {
-            let Outcome::Spill(spill) = present("call_tool", &reply(&body), 100) else { panic!("{body}") };
+            let Outcome::Spill(spill) = present("call_tool", &reply(&body), false, 100) else { panic!("{body}") };
             assert_eq!(spill.extension, extension);
             assert!(spill.content.starts_with(content) && text::units(&spill.preview) <= PREVIEW_UNITS + 1);
             assert!(spill.stored_at("d/f").text.contains(r#""_path":"d/f""#));
             assert!(spill.not_stored("full").text.starts_with(r#"{"_spill_failed":"full","result":"#));
         }
-        let small = present("call_tool", &reply(r#"{"ok":true,"truncated":true,"preview":"p"}"#), 100);
+        let small = present("call_tool", &reply(r#"{"ok":true,"truncated":true,"preview":"p"}"#), false, 100);
         assert!(matches!(small, Outcome::Text(_)));
     }
 }
