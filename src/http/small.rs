@@ -2,13 +2,17 @@
 //!
 //! Non-goals: TLS, redirects, reuse.
 
+use super::dns::Names;
+use crate::limits;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::header::{CONTENT_TYPE, HOST};
 use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
+use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 
 /// Why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -60,9 +64,9 @@ pub async fn post(
 
 async fn exchange(authority: &str, path: &str, body: Vec<u8>, max_bytes: usize) -> Result<(u16, Bytes), SmallError> {
     let broken = |cause: String| SmallError::Broken { authority: authority.to_owned(), cause };
-    let stream = TcpStream::connect(authority)
-        .await
-        .map_err(|error| SmallError::Unreachable { authority: authority.to_owned(), cause: error.to_string() })?;
+    let unreachable = |cause: String| SmallError::Unreachable { authority: authority.to_owned(), cause };
+    let places = places(authority).await.map_err(unreachable)?;
+    let stream = TcpStream::connect(&*places).await.map_err(|error| unreachable(error.to_string()))?;
     let request = Request::builder()
         .method(Method::POST)
         .uri(path)
@@ -87,4 +91,16 @@ async fn exchange(authority: &str, path: &str, body: Vec<u8>, max_bytes: usize) 
             Err(error) => Err(broken(error.to_string())),
         },
     }
+}
+
+/// The addresses of a host with its port. A name is never left to the standard library, which asks the C library.
+async fn places(authority: &str) -> Result<Vec<SocketAddr>, String> {
+    if let Ok(place) = authority.parse() {
+        return Ok(vec![place]);
+    }
+    let (name, port) = authority.rsplit_once(':').ok_or("it has no port")?;
+    let port = port.parse().map_err(|_| "its port is not one")?;
+    let found = Names::default().addresses(name, Instant::now() + limits::RESOLVE_DEADLINE).await;
+    let found = found.map_err(|error| error.to_string())?;
+    Ok(found.into_iter().map(|address| SocketAddr::new(address, port)).collect())
 }

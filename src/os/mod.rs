@@ -20,6 +20,8 @@ mod keeper;
 mod keeper_child;
 #[cfg(target_os = "linux")]
 mod known;
+#[cfg(all(target_os = "linux", target_feature = "crt-static"))]
+mod no_resolver;
 #[cfg(target_os = "linux")]
 mod output;
 #[cfg(target_os = "linux")]

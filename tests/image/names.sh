@@ -75,3 +75,30 @@ name_servers() {
     check "N13 a name that is ${name%%:*} ends the start ($MS ms)" eval "[ $RC = 77 -a -z '$OUT' -a $MS -lt $HANG ] && grep -q '${name#*:}' '$TMP/err'"
   done
 }
+
+# The sidecar asks the host of that name about a commit, and asks for its address itself: the C library's resolver, which
+# loads modules from the container, is not in the program.
+sidecar_names() {
+  local work=$TMP/sidecar git="git -c user.name=a -c user.email=a@b -c safe.directory=*"
+  reset_rules
+  mkdir -p "$work/w"
+  git init --quiet --bare "$work/remote"
+  git clone --quiet "$work/remote" "$work/w" 2>/dev/null
+  $git -C "$work/w" commit --quiet --allow-empty -m start
+  $git -C "$work/w" push --quiet origin HEAD
+  mv "$work/w/.git" "$work/gitdir"
+  mkdir -p "$work/w/.ax/skills/new"
+  printf 'a skill\n' >"$work/w/.ax/skills/new/SKILL.md"
+  cat >"$work/host" <<'EOF'
+printf 'HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 33\r\n\r\n{"ok":false,"reason":"not there"}'
+cat >/dev/null
+EOF
+  background "${IN_PEER[@]}" socat TCP-LISTEN:3131,bind=$PEER4,fork,reuseaddr SYSTEM:"bash $work/host"
+  wait_for 'listens -t 3131 in_peer'
+  background "${IN_AGENT[@]}" env -i PATH="$PATH" AX_WORKSPACE="$work/w" AX_GITDIR="$work/gitdir" AX_GIT_SIDECAR_PORT=9198 \
+    AX_HOST_URL=http://double.test:3131 "$BIN" git-sidecar 2>"$work/err"
+  wait_for 'listens -t 9198 in_agent'
+  in_agent curl --silent --max-time 60 -X POST http://127.0.0.1:9198/turn-complete >"$work/out"
+  SEEN="$(cat "$work/out" "$work/err")"
+  check "N13 the sidecar's host by its name: asked, and its verdict taken" grep -q 'not there' "$work/out"
+}

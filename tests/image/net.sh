@@ -7,7 +7,7 @@ ALLOWED_TUPLE="$NOISE or (arp) or (tcp and host $PEER4 and port 3128)"
 
 net_tests() {
   install -m 644 "$HERE/attack.py" "$TMP/attack.py"
-  need ip tcpdump nft socat python3 unshare dig curl ping iconv
+  need ip tcpdump nft socat python3 unshare dig curl ping iconv git
   network_up || { not_ok network "the namespaces could not be made"; return; }
   serve TCP4-LISTEN:3128,bind=$PEER4,fork,reuseaddr
   ! has_ipv6 || serve TCP6-LISTEN:3129,bind=[$PEER6],fork,reuseaddr
@@ -25,6 +25,7 @@ net_tests() {
   reruns
   tables_of_others
   name_servers
+  sidecar_names
   resolver_files
   network_down
 }
