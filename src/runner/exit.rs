@@ -26,7 +26,7 @@ use nix::errno::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A failure that ends the process.
+/// A failure that ends the process. Only its own words may be ones the host looks for: what others said is [`escaped`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fatal {
     /// A setting the runner cannot do without.
@@ -39,10 +39,10 @@ pub enum Fatal {
     #[error("validation failed: unknown agent \"{}\"; use pi-coding-agent or claude-code", escaped(.0))]
     UnknownAgent(String),
     /// Stdin or a work item that cannot be used.
-    #[error("validation failed: {0}")]
+    #[error("validation failed: {}", escaped(.0))]
     Payload(String),
     /// `AX_WORKSPACE` is not a directory we can use.
-    #[error("validation failed: workspace {} cannot be opened: {reason}", shown(.path))]
+    #[error("validation failed: workspace {} cannot be opened: {}", shown(.path), escaped(.reason))]
     Workspace {
         /// As given.
         path: PathBuf,
@@ -50,16 +50,16 @@ pub enum Fatal {
         reason: String,
     },
     /// `AX_UNIX_SOCKETS` is wrong or cannot be had.
-    #[error("validation failed: {0}")]
+    #[error("validation failed: {}", escaped(.0))]
     UnixSockets(String),
     /// No process, thread or descriptor could be had at the start.
-    #[error("the runner cannot start: {0}; raise the limit of open files")]
+    #[error("the runner cannot start: {}; raise the limit of open files", escaped(.0))]
     Resources(String),
     /// The HTTP client could not be set up.
-    #[error("validation failed: {0}")]
+    #[error("validation failed: {}", escaped(.0))]
     Client(String),
     /// The socket of the host.
-    #[error("{}cannot connect to the host at {}: {reason}", named(.errno), shown(.path))]
+    #[error("{}cannot connect to the host at {}: {}", named(.errno), shown(.path), escaped(.reason))]
     Connect {
         /// The socket's path.
         path: PathBuf,
@@ -69,7 +69,7 @@ pub enum Fatal {
         reason: String,
     },
     /// Our own listening socket.
-    #[error("{}cannot listen at {}: {reason}", named(.errno), shown(.path))]
+    #[error("{}cannot listen at {}: {}", named(.errno), shown(.path), escaped(.reason))]
     Listen {
         /// The socket's path.
         path: PathBuf,
@@ -79,13 +79,13 @@ pub enum Fatal {
         reason: String,
     },
     /// The host went away before anything had an effect.
-    #[error("ECONNRESET: {0}")]
+    #[error("ECONNRESET: {}", escaped(.0))]
     LinkLost(String),
     /// The workspace's repository.
-    #[error("git: {0}")]
+    #[error("git: {}", escaped(.0))]
     Git(String),
     /// Nobody reads our answer.
-    #[error("EPIPE: the answer could not be written to stdout: {0}")]
+    #[error("EPIPE: the answer could not be written to stdout: {}", escaped(.0))]
     Stdout(String),
     /// Somebody wants us gone.
     #[error("stopped by {0} (timeout or shutdown by the host)")]
