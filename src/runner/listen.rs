@@ -107,6 +107,7 @@ async fn more_work(host: &Host, idle_limit: u32, stop: &Stop) -> Option<Payload>
         payload: Option<String>,
     }
     for waited in 1..=idle_limit {
+        tracing::info!(component = "runner", "work_loop_waiting");
         let reply = host.call(&Action::FetchWork {}).await.ok()?;
         reply.accepted().ok()?;
         let work = reply.read::<Work>().ok()?.payload.filter(|payload| !payload.is_empty());
