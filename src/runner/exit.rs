@@ -11,7 +11,7 @@
 //! | the host's socket cannot be reached or listened on | 1 | the error: `ECONNREFUSED`, `ENOENT`, `EACCES` … | tries again |
 //! | listen mode: nobody has connected for two minutes | 1 | `nobody has connected` | learns nothing from it |
 //! | too few descriptors are free at the start | 1 | `cannot start` and the reason | tries again |
-//! | link lost before any tool ran | 1 | `ECONNRESET` | tries again |
+//! | link lost, or no credential proxy, before any tool ran | 1 | `ECONNRESET` | tries again |
 //! | link lost after a tool ran, also when noticed while one runs | 1, and the reason on stdout | – | takes what stdout has |
 //! | the last answer, where it is an action, did not reach the host | 1 | `ECONNRESET` | learns nothing from it |
 //! | repository cannot be prepared | 1 | `git` and the reason | tries again |

@@ -37,3 +37,21 @@ fn a_frontmatter_that_only_the_host_can_judge_stays_as_it_is() {
         assert_eq!(now, text.replace("body", "more"), "{told:?}");
     }
 }
+
+#[test]
+fn a_skill_that_is_too_large_to_check_is_not_sent_to_the_shell() {
+    let path = ".ax/skills/s/SKILL.md";
+    let host = FakeHost::socket(at_once(&[
+        write(path, "x"),
+        edit(path, "a", "b"),
+        call("skill_write", json!({"name": "s", "description": "A", "body": "b"})),
+    ]))
+    .start();
+    std::fs::create_dir_all(host.workspace().join(".ax/skills/s")).unwrap();
+    std::fs::File::create(host.workspace().join(path)).unwrap().set_len(40_000_000).unwrap();
+    let mut payload = host.payload("go");
+    payload["sessionId"] = "scheduler:dm:x".into();
+    ended_well(&host, &runner(&host).payload(&payload).run());
+    let told = told(&host);
+    assert!(told.iter().all(|told| told.contains("more than 33554432 bytes") && !told.contains("bash")), "{told:?}");
+}

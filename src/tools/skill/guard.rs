@@ -16,8 +16,8 @@ fn interactive(session_id: Option<&str>) -> bool {
     session_id.is_some_and(|id| id.starts_with("http:"))
 }
 
-/// Is this the definition of a skill? `path` is relative to the workspace with its links resolved. Case is ignored: a
-/// workspace that lies on a host's case-insensitive disk has other names for the same file (`\u{17f}` is an `s` there).
+/// Is this the definition of a skill? `path` is relative to the workspace with its links resolved. A workspace
+/// that lies on a host's case-insensitive disk has other names for the same file (`\u{17f}` is an `s` there).
 pub fn is_skill_md(path: &Path) -> bool {
     let names: Vec<&OsStr> = path.iter().collect();
     match names.as_slice() {
@@ -29,8 +29,10 @@ pub fn is_skill_md(path: &Path) -> bool {
     }
 }
 
+/// As the most forgiving disk compares names: without case, and without the marks HFS+ ignores.
 fn folded(name: &str) -> String {
-    name.to_uppercase().to_lowercase()
+    let ignored = ['\u{200c}'..='\u{200f}', '\u{202a}'..='\u{202e}', '\u{206a}'..='\u{206f}', '\u{feff}'..='\u{feff}'];
+    name.replace(|c| ignored.iter().any(|marks| marks.contains(&c)), "").to_uppercase().to_lowercase()
 }
 
 /// The bytes of an existing SKILL.md whose frontmatter this session may not change; `None` when a write to `path` needs no

@@ -252,6 +252,7 @@ fn knows_a_skill_by_its_path() {
         ".ax/skills/a/b/SKILL.md",
         ".AX/Skills/a/skill.MD",
         ".ax/\u{17f}\u{212a}ills/a/SKILL.md",
+        ".ax/skills/a/SKILL\u{200d}.md",
     ] {
         assert!(is_skill_md(Path::new(path)), "{path}");
     }
