@@ -26,7 +26,7 @@ use nix::errno::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A failure that ends the process. Only its own words may be ones the host looks for: what others said is [`escaped`].
+/// A failure that ends the process. Only its own words may be ones the host looks for: what others said is escaped.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fatal {
     /// A setting the runner cannot do without.
