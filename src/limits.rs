@@ -134,6 +134,8 @@ pub const REQUEST_IDS_REMEMBERED: usize = 256;
 
 /// Largest request body the host's credential proxy takes (PROTOCOL §11.2, §14).
 pub const ANTHROPIC_BODY_MAX_BYTES: usize = 4_194_304;
+/// The same of the host's proxy over HTTP (PROTOCOL §4.6).
+pub const ANTHROPIC_HTTP_BODY_MAX_BYTES: usize = 10_485_760;
 /// Longest line of an event stream. A line without an end would otherwise be collected until memory is gone.
 pub const SSE_LINE_MAX_BYTES: usize = 8 * 1024 * 1024;
 /// Largest event, and all events of one reply together.

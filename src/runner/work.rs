@@ -1,14 +1,14 @@
 //! HTTP mode: one turn after the other, as work comes (PROTOCOL §4.4, §5.1).
 
 use super::answer;
-use super::config::Config;
+use super::config::{Agent, Config};
 use super::desk::{Desk, Item};
 use super::exit::Fatal;
 use super::life::answered_turn;
 use super::recent::Recent;
 use super::session::Session;
 use super::signals::Stop;
-use crate::link::{CallContext, Host, HttpLink};
+use crate::link::{AnthropicLink, CallContext, Host, HttpLink};
 use crate::wire::Meta;
 use std::sync::Arc;
 
@@ -20,7 +20,14 @@ pub(super) async fn run(config: Config, url: &str, stop: &Stop) -> Result<(), Fa
     let mut desk = desk.map_err(|error| Fatal::Client(error.to_string()))?;
     let idle_limit = config.max_idle_polls;
     // What is wrong with the launch is the first turn's answer: the host learns of it in no other way.
-    let mut session = match config.agent().and_then(|_| Session::new(config, link.clone())) {
+    let begun = config.agent().and_then(|agent| {
+        let timeout = config.llm_timeout;
+        match agent {
+            Agent::Pi => Session::new(config, link.clone()),
+            Agent::Claude => Session::new(config, Arc::new(AnthropicLink::over_http(link.clone(), timeout))),
+        }
+    });
+    let mut session = match begun {
         Ok(session) => session,
         Err(fatal) => return refuse(&desk, link, fatal, stop).await,
     };
