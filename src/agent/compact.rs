@@ -1,7 +1,7 @@
 //! Long histories are summarised before a turn begins (PROTOCOL §6.6). Pure: which part, in which pieces, and what stands in
 //! its place. If no summary can be had, the conversation leaves out its oldest turns instead.
 
-use super::conversation::size;
+use super::shortened::size;
 use crate::limits;
 use crate::text::{cut_units, elide_json, units};
 use crate::wire::{LlmCall, Message, Role, TaskType};

@@ -1,9 +1,10 @@
 //! A turn's beginning: the history, summarised where it is too long, and the current message.
 
 use super::compact;
-use super::conversation::{Conversation, Room, size};
+use super::conversation::{Conversation, Room};
 use super::history::history;
 use super::run::Brief;
+use super::shortened::size;
 use crate::limits;
 use crate::link::Host;
 use crate::wire::{Action, Chunk, Payload, ToolSpec};
