@@ -82,6 +82,30 @@ fn results_that_fit_stay_whole_and_the_others_share_the_room() {
 }
 
 #[test]
+fn one_turn_more_than_stays_is_summarised() {
+    for sizes in [vec![199_000, 70_000], vec![98_000, 98_000], vec![199_000, 199_000]] {
+        let says = |at: usize| format!("turn {at} {}", "x".repeat(sizes[usize::from(at > 0)]));
+        let role = |at: usize| if at.is_multiple_of(2) { "user" } else { "assistant" };
+        let history: Vec<Value> = (0..7).map(|at| json!({"role": role(at), "content": says(at)})).collect();
+        let script = json!([{"task": "fast", "text": "SUMMARY"}, {"text": "done"}]);
+        let host = turn(script, |payload| payload["history"] = json!(history));
+        let asked: Vec<Value> = host.requests_of("llm_call").iter().map(|it| it.value["messages"].clone()).collect();
+        assert_eq!(asked.len(), 2, "{sizes:?}");
+        // Nothing is lost between the summary and what stays.
+        let text = asked[1].to_string();
+        for at in 0..7 {
+            let turn = format!("turn {at} ");
+            assert_ne!(asked[0].to_string().contains(&turn), text.contains(&turn), "{turn} of {sizes:?}");
+        }
+        assert!(text.contains("SUMMARY") && text.contains("turn 6 ") && !text.contains("Left out"), "{sizes:?}");
+        let messages = asked[1].as_array().unwrap();
+        let roles: Vec<&str> = messages.iter().skip(1).map(|it| it["role"].as_str().unwrap()).collect();
+        let turns = &roles[..roles.len() - 1];
+        assert!(turns.windows(2).all(|pair| pair[0] != pair[1]), "{turns:?}");
+    }
+}
+
+#[test]
 fn a_message_of_nothing_but_a_reference_is_not_nothing() {
     let file = json!({"type": "file", "fileId": "f", "mimeType": "application/pdf", "filename": "report.pdf"});
     let host = turn(json!([{"text": "done"}]), |payload| {
