@@ -188,9 +188,11 @@ pub const FILENAME_MAX_UNITS: usize = 512;
 pub const CONVERSATION_MAX_BYTES: usize = 600_000;
 /// Bytes media leave to the conversation; an image that would take them is replaced by a note.
 pub const CONVERSATION_MIN_BYTES: usize = 256 * 1024;
+/// Notes about attachments that were left out; a thousand of them must not take the room of the conversation.
+pub const ATTACHMENT_NOTES_MAX: usize = 20;
 /// Bytes of a request kept free for the JSON between the messages.
 pub const REQUEST_SLACK_BYTES: usize = 4096;
-/// UTF-16 units kept of an earlier round's result when room is needed.
+/// UTF-16 units kept of an earlier round's result when room is needed, from its beginning and its end.
 pub const SHORTENED_RESULT_UNITS: usize = 1000;
 /// UTF-16 units an argument of an earlier call may have when room is needed.
 pub const SHORTENED_ARGUMENT_UNITS: usize = 400;

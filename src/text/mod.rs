@@ -12,7 +12,7 @@ mod wide;
 
 pub use binary::is_binary;
 pub use head_tail::HeadTail;
-pub use json::{cut_json, elide_json, json_units};
+pub use json::{cut_json, elide_json, json_bytes, json_units};
 pub use replace::{NoEdit, Replaced, replace};
 pub use utf8::whole_end;
 pub use utf16::{cut_units, units};

@@ -3,4 +3,5 @@
 mod approval;
 mod arguments;
 mod replies;
+mod room;
 mod tools;
