@@ -1,7 +1,7 @@
 //! What the host answers (PROTOCOL §3.3, §3.5, §6.2). The envelope is read once; the fields stay raw bytes until the
 //! caller names the type it expects.
 
-use super::object;
+use super::{Members, object};
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -76,9 +76,9 @@ impl Reply {
         }
     }
 
-    /// The answer's fields, envelope keys included. Lone surrogates become U+FFFD: a tool's answer carries other people's
-    /// text. `None` when the answer is not a JSON object or names a key twice at the top.
-    pub fn fields(&self) -> Option<serde_json::Map<String, Value>> {
+    /// The answer's fields in the host's order, envelope keys included. Lone surrogates become U+FFFD: a tool's answer carries
+    /// other people's text. `None` when the answer is not a JSON object or names a key of the envelope twice.
+    pub fn fields(&self) -> Option<Members> {
         Envelope::read(&self.0)?;
         #[derive(Deserialize)]
         struct Status {

@@ -2,5 +2,6 @@
 
 mod approval;
 mod arguments;
+mod forwarded;
 mod replies;
 mod tools;
