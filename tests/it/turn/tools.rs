@@ -3,6 +3,7 @@
 use crate::support::{bash_then_done, lines, result, results, runner, tools_then_done, turn};
 use ax_runner::devhost::{FakeHost, Script, Transport};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 fn units(text: &str) -> usize {
     text.encode_utf16().count()
@@ -175,6 +176,28 @@ fn b15_exactly_these_fields_are_asked_and_reported() {
         assert_eq!(fields(&host, "sandbox_result"), reported.into_iter().collect::<Vec<_>>());
         assert_eq!(host.violations(), []);
     }
+}
+
+#[test]
+fn a_silent_command_is_reported_in_the_hosts_words() {
+    let call = |command: &str, ms: u64| json!({"name": "bash", "args": {"command": command, "timeout_ms": ms}});
+    let (host, output) = turn(FakeHost::socket(tools_then_done(json!([
+        call("true", 30_000),
+        call("false", 30_000),
+        call("kill -9 $$", 30_000),
+        call("sleep 60", 100)
+    ]))));
+    assert_eq!(output.text(), "done", "{}", output.stderr);
+    let told: BTreeMap<String, Value> = fields(&host, "sandbox_result")
+        .into_iter()
+        .map(|report| (report["command"].as_str().unwrap().to_owned(), report["output"].clone()))
+        .collect();
+    let wanted = json!({"true": "(no output)", "false": "Command failed", "kill -9 $$": "Command failed", "sleep 60": "Command timed out"});
+    assert_eq!(json!(told), wanted);
+    assert!(
+        results(&host).values().all(|text| text.contains("(no output)")),
+        "the model is told what it said: nothing"
+    );
 }
 
 #[test]
