@@ -7,7 +7,7 @@ use crate::limits;
 use crate::link::{CallError, Host};
 use crate::tools::Toolbox;
 use crate::wire::{Action, LlmCall, Message, ModelFault, Payload, Role, Usage};
-use futures_util::StreamExt;
+use futures_util::future::join_all;
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -166,9 +166,8 @@ async fn execute(calls: &[Call], tools: &Arc<Toolbox>, started: &mut usize, max_
     let writes = |plan: &Result<&Call, String>| plan.as_ref().is_ok_and(|call| tools.writes(&call.name));
     let mut texts = Vec::with_capacity(planned.len());
     for group in planned.chunk_by(|one, next| writes(one) == writes(next)) {
-        let running = group.iter().map(|plan| run_one(plan.clone(), tools));
-        let done = futures_util::stream::iter(running).buffered(limits::TOOL_CALLS_PARALLEL);
-        texts.extend(done.collect::<Vec<_>>().await);
+        // All at once: no more than [`limits::TOOL_CALLS_MAX`] do anything, and none may wait behind a command that sleeps.
+        texts.extend(join_all(group.iter().map(|plan| run_one(plan.clone(), tools))).await);
     }
     texts
 }

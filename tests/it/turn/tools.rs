@@ -95,9 +95,9 @@ fn b12_b21_a_large_result_is_cut_for_the_model_and_for_the_report() {
 
 #[test]
 fn b13_calls_of_a_round_run_side_by_side() {
-    // Each waits for the other's file: one after the other they would not end.
-    let wait = |mine: &str, other: &str| json!({"name": "bash", "args": {"command": format!("touch {mine}; until [ -e {other} ]; do sleep 0.02; done"), "timeout_ms": 30000}});
-    let (host, output) = turn(FakeHost::socket(tools_then_done(json!([wait("a", "b"), wait("b", "a")]))));
+    // Each waits for the files of all: were one not begun before another has ended, none would end.
+    let wait = |n: usize| json!({"name": "bash", "args": {"command": format!("mkdir -p d; touch d/{n}; until set -- d/*; [ $# = 24 ]; do sleep 0.1; done"), "timeout_ms": 60000}});
+    let (host, output) = turn(FakeHost::socket(tools_then_done((0..24).map(wait).collect())));
     assert_eq!(output.text(), "done", "{}", output.stderr);
     assert!(results(&host).values().all(|text| text.contains("no output")), "{:?}", results(&host));
     let last = host.requests_of("llm_call").last().unwrap().value["messages"].as_array().unwrap().clone();
