@@ -96,7 +96,7 @@ pub async fn run(
         if round.calls.is_empty() {
             if round.cut {
                 // Whoever reads half an answer must not take it for a whole one.
-                ended.add(&format!("[The reply was cut at its limit of {} tokens.]", brief.max_tokens), say);
+                ended.add(&format!("[The reply was cut at its limit of {}.]", tokens(brief.max_tokens)), say);
             }
             return ended;
         }
@@ -192,12 +192,13 @@ async fn run_one(plan: Result<&Call, String>, tools: &Arc<Toolbox>) -> String {
 /// Decides, in call order, what runs; `Err` is the result of a call that does not.
 fn plan<'c>(call: &'c Call, tools: &Toolbox, started: &mut usize, max_tokens: u32) -> Result<&'c Call, String> {
     if !tools.has(&call.name) {
-        return Err(format!("Tool {} not found", crate::text::cut_units(&call.name, limits::TOOL_ID_MAX_UNITS)));
+        return Err(tools.not_found(&call.name));
     }
     if call.cut {
         return Err(format!(
-            "Error: the reply was cut at its limit of {max_tokens} tokens, so the arguments of this call may be \
-             incomplete and it was not run. Send it again in smaller parts."
+            "Error: the reply was cut at its limit of {}, so the arguments of this call may be \
+             incomplete and it was not run. Send it again in smaller parts.",
+            tokens(max_tokens)
         ));
     }
     if *started >= limits::TOOL_CALLS_MAX {
@@ -208,6 +209,10 @@ fn plan<'c>(call: &'c Call, tools: &Toolbox, started: &mut usize, max_tokens: u3
     }
     *started += 1;
     Ok(call)
+}
+
+fn tokens(count: u32) -> String {
+    crate::text::counted(count.into(), "token")
 }
 
 #[cfg(test)]

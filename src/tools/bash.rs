@@ -2,7 +2,7 @@
 
 use super::Finished;
 use super::arguments::whole;
-use super::fields::{Field, Kind, TEXT, optional, required};
+use super::fields::{Field, Kind, optional, required};
 use super::schema::Schema;
 use crate::gate::{Approved, Proposal};
 use crate::limits;
@@ -56,7 +56,7 @@ impl Proposal for Args {
 }
 
 const FIELDS: &[Field] = &[
-    required("command", TEXT, "The command; may have several lines."),
+    required("command", Kind::Text(limits::COMMAND_MAX_UNITS), "The command; may have several lines."),
     optional("timeout_ms", Kind::Int(1, limits::BASH_TIMEOUT_MAX.as_millis() as i64), "Time limit in milliseconds."),
 ];
 

@@ -4,4 +4,5 @@ mod approval;
 mod arguments;
 mod forwarded;
 mod replies;
+mod texts;
 mod tools;

@@ -104,6 +104,15 @@ fn an_answer_that_is_neither_yes_nor_no_leaves_a_change_in_doubt() {
 }
 
 #[test]
+fn a_url_goes_to_the_host_whatever_its_host_names_letters() {
+    let extract = |url: &str| json!({"name": "web", "args": {"type": "extract", "url": url}});
+    let urls = ["https://exämple.com/", "https://例え.jp/a", "https://ä b/", "exämple.com"];
+    let (host, _) = turn(FakeHost::socket(tools_then_done(urls.into_iter().map(extract).collect())));
+    let sent: Vec<Value> = host.requests_of("web_extract").into_iter().map(|it| it.value["url"].clone()).collect();
+    assert_eq!(json!(sent), json!(urls[..2]));
+}
+
+#[test]
 fn a_failure_that_calls_itself_ok_counts_against_the_tool() {
     for (reply, sent) in [
         (json!({"installed": false}), 3),
