@@ -214,15 +214,11 @@ impl Page {
 
     fn position(&self, first: u64, shown: u64) -> Option<String> {
         let last = first + shown - 1;
-        let (lines, are) = match shown {
-            1 => (format!("line {first}"), "is"),
-            _ => (format!("lines {first}-{last}"), "are"),
-        };
         let total = if self.ends { self.lines.to_string() } else { format!("more than {}", self.lines) };
         if last < self.lines || !self.ends {
-            Some(format!("{lines} of {total} {are} shown; continue with offset {}", last + 1))
+            Some(format!("lines {first}-{last} of {total} are shown; continue with offset {}", last + 1))
         } else if first > 1 {
-            Some(format!("{lines} of {total} {are} shown: the end of the file"))
+            Some(format!("lines {first}-{last} of {total} are shown: the end of the file"))
         } else {
             None
         }
