@@ -153,7 +153,8 @@ pub const MAX_TOKENS_DEFAULT: u32 = 8192;
 pub const MAX_TOKENS_MAX: u32 = 200_000;
 /// Model id when the command line gives none; the host ignores it (PROTOCOL §1.1, §6.1).
 pub const MODEL_DEFAULT: &str = "claude-sonnet-4-5-20250929";
-/// Tool calls that run in one turn (PROTOCOL §6.7).
+/// Tool calls that run in one turn (PROTOCOL §6.7), if need be all at once: a command takes four descriptors of the runner
+/// and two processes, so that fifty fit a container with 256 of each.
 pub const TOOL_CALLS_MAX: usize = 50;
 /// Model calls in one turn. Every one but the last has at least one tool call, so a turn that ends by itself stays under
 /// it; a model that answers every refusal with another call does not.
@@ -162,9 +163,6 @@ pub const LLM_ROUNDS_MAX: usize = TOOL_CALLS_MAX + 20;
 pub const ANSWER_PIECES: usize = 2 * LLM_ROUNDS_MAX + 4;
 /// Consecutive failures after which a forwarded tool is refused for the rest of the turn (PROTOCOL §6.7).
 pub const BREAKER_FAILURES: u32 = 3;
-/// Tool calls of one reply that run at the same time. All are answered; more than this wait, so that a reply with
-/// hundreds of calls cannot exhaust processes or descriptors.
-pub const TOOL_CALLS_PARALLEL: usize = 16;
 /// Times a malformed model reply is asked for again before the turn ends with an error.
 pub const LLM_MALFORMED_RETRIES: u32 = 1;
 /// Time pending reports get before the model is asked again: a host takes a millisecond, and one that is slow must not hold up the turn.
@@ -305,7 +303,7 @@ pub const WORKSPACE_POLL: Duration = Duration::from_millis(200);
 /// Signals to stop that are not obeyed since a command sent them. A mistaken `pkill` sends one or two; in a flood the host's
 /// own could be lost, so from then on each is obeyed.
 pub const SIGNALS_REFUSED_MAX: usize = 16;
-/// Threads for file work: enough for the calls that run side by side, few enough for a small container.
+/// Threads for file work, none of which waits for a command: enough to keep a disk busy, few enough for a small container.
 pub const BLOCKING_THREADS: usize = 16;
 /// Descriptors that must be free at the start: enough for the runtime, the link and one command. With fewer the first of
 /// them to be missing would decide how the process fails.

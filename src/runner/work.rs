@@ -29,7 +29,7 @@ pub(super) async fn run(config: Config, url: &str, stop: &Stop) -> Result<(), Fa
     });
     let mut session = match begun {
         Ok(session) => session,
-        Err(fatal) => return refuse(&desk, link, fatal, stop).await,
+        Err(fatal) => return refuse_all(&desk, link, fatal, stop).await,
     };
     let mut recent = Recent::default();
     let mut idle = 0;
@@ -52,10 +52,9 @@ pub(super) async fn run(config: Config, url: &str, stop: &Stop) -> Result<(), Fa
             }
             Item::Work(payload) => *payload,
             Item::Unusable { reason, token } => {
-                tracing::error!(component = "runner", error = reason.as_str(), "work_loop_error");
                 let context = CallContext { meta: Meta::default(), token: token.or_else(|| desk.token.clone()) };
                 let host = Host::new(link.clone(), context, stop.token().child_token());
-                let _ = answer::deliver(&host, &format!("Agent error: {reason}")).await;
+                let _ = refuse(&host, &reason).await;
                 desk.warm();
                 continue;
             }
@@ -76,8 +75,14 @@ pub(super) async fn run(config: Config, url: &str, stop: &Stop) -> Result<(), Fa
     ended
 }
 
+/// Work that cannot be used is logged and answered, in both loops; then they go on (PROTOCOL §5.4).
+pub(super) async fn refuse(host: &Host, reason: &str) -> Result<(), Fatal> {
+    tracing::error!(component = "runner", error = reason, "work_loop_error");
+    answer::deliver(host, &format!("Agent error: {reason}")).await
+}
+
 /// Answers the first turn with the reason why there will be none.
-async fn refuse(desk: &Desk, link: Arc<HttpLink>, fatal: Fatal, stop: &Stop) -> Result<(), Fatal> {
+async fn refuse_all(desk: &Desk, link: Arc<HttpLink>, fatal: Fatal, stop: &Stop) -> Result<(), Fatal> {
     if let Some(Item::Work(payload)) = desk.wait(stop).await {
         let meta = payload.meta();
         let token = payload.ipc_token.or_else(|| desk.token.clone());

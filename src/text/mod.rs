@@ -17,3 +17,8 @@ pub use replace::{NoEdit, Replaced, replace};
 pub use utf8::whole_end;
 pub use utf16::{cut_units, units};
 pub use wide::wide;
+
+/// `1 line`, `2 lines`.
+pub fn counted(count: u64, one: &str) -> String {
+    format!("{count} {one}{}", if count == 1 { "" } else { "s" })
+}

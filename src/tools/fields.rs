@@ -10,6 +10,10 @@ use serde_json::{Map, Value};
 pub(super) enum Kind {
     /// A string of at most so many UTF-16 units, without NUL.
     Text(usize),
+    /// The same, and not empty; the tool itself says so.
+    Some(usize),
+    /// The name of a variable; what is wrong with one the tool itself says.
+    EnvName,
     /// A URL of at most so many units.
     Url(usize),
     /// A skill's name of at most so many units, which is also its place below a directory.
@@ -35,9 +39,6 @@ pub(super) enum Kind {
     /// At most so many of them.
     Records(usize, &'static [Field]),
 }
-
-/// A string whose length the tool itself judges.
-pub(super) const TEXT: Kind = Kind::Text(usize::MAX);
 
 /// One field.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -135,8 +136,9 @@ impl Kind {
     fn fits(self, value: &Value) -> bool {
         let short = |value: &Value, max: usize| value.as_str().is_some_and(|text| fits_host(text, max));
         match self {
-            Self::Text(max) => short(value, max),
-            Self::Url(max) => short(value, max) && value.as_str().is_some_and(|text| url::Url::parse(text).is_ok()),
+            Self::Text(max) | Self::Some(max) => short(value, max),
+            Self::EnvName => short(value, 64),
+            Self::Url(max) => short(value, max) && value.as_str().is_some_and(|text| url(text).is_some()),
             Self::SkillName(max) => short(value, max) && value.as_str().is_some_and(is_skill_name),
             Self::Scope => value.as_str().is_some_and(is_scope),
             Self::Uuid => value.as_str().is_some_and(is_uuid),
@@ -156,7 +158,8 @@ impl Kind {
     /// What is allowed, for a message.
     fn wanted(self) -> String {
         match self {
-            Self::Text(max) => format!("a string of at most {max} characters"),
+            Self::Text(max) | Self::Some(max) => format!("a string of at most {max} characters"),
+            Self::EnvName => Self::Text(64).wanted(),
             Self::Url(max) => format!("a URL with its scheme, of at most {max} characters"),
             Self::SkillName(max) => format!(
                 "a name of 1 to {max} characters that is also a directory (`/` nests): in each part a letter or digit, \
@@ -187,6 +190,16 @@ impl Kind {
 
 fn fits_host(text: &str, max: usize) -> bool {
     !text.contains('\0') && (text.len() <= max || text::units(text) <= max)
+}
+
+/// A URL, with letters in the place of those that a host name has beyond ASCII: whether they make a name is for the host to say, which
+/// reads it again.
+pub(super) fn url(text: &str) -> Option<url::Url> {
+    let ascii = || text.replace(|c: char| !c.is_ascii(), "x");
+    match url::Url::parse(text) {
+        Err(url::ParseError::IdnaError) => url::Url::parse(&ascii()).ok(),
+        parsed => parsed.ok(),
+    }
 }
 
 /// Each part becomes a directory as it is: what a path would drop or turn into something else (`a//b`, `..`) would put the
@@ -284,6 +297,30 @@ mod tests {
         ] {
             let message = checked(given.clone()).unwrap_err();
             assert!(message.contains(wanted), "{given}: {message}");
+        }
+    }
+
+    #[test]
+    fn a_url_may_have_any_host() {
+        for url in [
+            "https://exämple.com/",
+            "https://例え.jp/a?b",
+            "https://de.wikipedia.org/wiki/Köln",
+            "HTTP://a.b",
+            "http://[::1]/",
+        ] {
+            assert!(super::url(url).is_some(), "{url}");
+        }
+        for url in [
+            "exämple.com",
+            "https://",
+            "https://exämple.com:99999/",
+            "https://ä b/",
+            "ä://a.b/",
+            "http://ä%zz/",
+            "//é.b/",
+        ] {
+            assert!(super::url(url).is_none(), "{url}");
         }
     }
 

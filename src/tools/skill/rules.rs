@@ -2,6 +2,7 @@
 
 use crate::text;
 use crate::tools::arguments::preview;
+use crate::tools::fields;
 use serde_json::{Map, Value, json};
 
 /// A rule for one value: `Ok` holds its normal form.
@@ -122,7 +123,7 @@ fn items<'a>(frontmatter: &'a mut Map<String, Value>, key: &str) -> &'a mut [Val
 /// `sse` if a path segment says so.
 fn transport(url: &str) -> &'static str {
     let sse =
-        url::Url::parse(url).is_ok_and(|url| url.path_segments().is_some_and(|mut parts| parts.any(|p| p == "sse")));
+        fields::url(url).is_some_and(|url| url.path_segments().is_some_and(|mut parts| parts.any(|p| p == "sse")));
     if sse { "sse" } else { "http" }
 }
 
@@ -187,8 +188,8 @@ impl Rule {
         match self {
             Self::Text(min, max) => (*min..=*max).contains(&text::units(text)),
             Self::EnvName => env_name(text),
-            Self::Url => url::Url::parse(text).is_ok(),
-            Self::HttpsUrl => url::Url::parse(text).is_ok_and(|url| url.scheme() == "https"),
+            Self::Url => fields::url(text).is_some(),
+            Self::HttpsUrl => fields::url(text).is_some_and(|url| url.scheme() == "https"),
             Self::Choice(words) => words.contains(&text),
             Self::Domain | Self::List(_) | Self::Record(_) => false,
         }
