@@ -142,7 +142,7 @@ fn node(args: &[OsString], environment: &[(OsString, OsString)]) -> u8 {
         Some(program) => os::replace(&program, args).to_string(),
         None => "this image has no Node.js; ax-runner answers to `node` only for its own scripts".to_owned(),
     };
-    log::last_words(&format!("node: {reason}"));
+    log::last_words(&format!("node: {}", log::escaped(&reason)));
     NOT_FOUND
 }
 

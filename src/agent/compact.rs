@@ -1,9 +1,9 @@
 //! Long histories are summarised before a turn begins (PROTOCOL §6.6). Pure: which part, in which pieces, and what stands in
 //! its place. If no summary can be had, the conversation leaves out its oldest turns instead.
 
-use super::shortened::{counted, size};
+use super::shortened::size;
 use crate::limits;
-use crate::text::{cut_units, elide_json, units};
+use crate::text::{counted, cut_units, elide_json, units};
 use crate::wire::{LlmCall, Message, Role, TaskType};
 
 const INSTRUCTIONS: &str = "You condense the earlier part of a conversation between a user and an AI agent, so that the agent can go on without it. Write for the agent, in the language of the conversation, in at most 1500 words:

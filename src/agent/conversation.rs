@@ -7,8 +7,9 @@
 
 use super::history::{filled, media, media_bytes, result_text};
 use super::round::{Answer, Round};
-use super::shortened::{Shortened, counted, size};
+use super::shortened::{Shortened, size};
 use crate::limits;
+use crate::text::counted;
 use crate::wire::{Block, Content, Message, Role};
 
 /// How much one request may hold.

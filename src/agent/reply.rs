@@ -52,10 +52,11 @@ impl Round {
                 // A second one without figures does not undo the first.
                 Chunk::Done(usage) if usage.output_tokens >= round.usage.output_tokens => round.usage = usage,
                 Chunk::Done(_) => {}
+                Chunk::Cut => round.cut = true,
                 Chunk::Other => {}
             }
         }
-        round.cut = round.usage.output_tokens >= u64::from(max_tokens);
+        round.cut |= round.usage.output_tokens >= u64::from(max_tokens);
         if round.cut
             && ends_with_call
             && let Some(last) = round.calls.last_mut()

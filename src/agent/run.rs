@@ -212,7 +212,7 @@ fn plan<'c>(call: &'c Call, tools: &Toolbox, started: &mut usize, max_tokens: u3
 }
 
 fn tokens(count: u32) -> String {
-    crate::text::counted(count.into(), "token")
+    crate::text::counted(count as usize, "token")
 }
 
 #[cfg(test)]

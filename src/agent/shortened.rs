@@ -110,11 +110,6 @@ pub(super) fn level(mut sizes: Vec<usize>, total: usize) -> usize {
     usize::MAX
 }
 
-/// `1 message`, `2 messages`.
-pub(super) fn counted(count: usize, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
-}
-
 /// Bytes of a value's JSON.
 pub(super) fn size(value: &(impl Serialize + ?Sized)) -> usize {
     struct Counter(usize);

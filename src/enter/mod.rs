@@ -33,22 +33,23 @@ mod signals;
 mod steps;
 pub(crate) mod workdir;
 
+use crate::log::escaped;
 use std::ffi::OsString;
 
-/// What ends the start before the payload.
+/// What ends the start before the payload. The host looks for words in its last line: only ours may be among them.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     /// The policy or the command line is wrong. The first words keep the host from trying the same again (PROTOCOL §1.6).
-    #[error("validation failed: {0}")]
+    #[error("validation failed: {}", escaped(.0))]
     Policy(String),
     /// The policy is right and cannot be enforced here.
-    #[error("cannot enforce the network policy: {0}")]
+    #[error("cannot enforce the network policy: {}", escaped(.0))]
     Enforce(String),
     /// Privilege cannot be given up.
-    #[error("cannot give up privilege: {0}")]
+    #[error("cannot give up privilege: {}", escaped(.0))]
     Privilege(String),
     /// The command cannot be started.
-    #[error("{0}")]
+    #[error("{}", escaped(.0))]
     Command(String, u8),
     /// We were asked to end.
     #[error("ended by {0} during set-up, before the payload was started")]

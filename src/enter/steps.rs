@@ -51,7 +51,8 @@ pub(crate) fn run(args: Vec<OsString>) -> Result<u8, Failure> {
         })
         .map_err(Failure::policy)?;
     if options.print {
-        return print(&printed(&policy));
+        let refusal = load_files(&policy, &options.env_files, &mut environment).err();
+        return print(&printed(&policy, refusal.as_ref()));
     }
     let drop = plan_drop(&holdings, &policy, options.keep_root)?;
     let workspace = environment.path("AX_WORKSPACE").map(Path::to_owned);
@@ -59,14 +60,16 @@ pub(crate) fn run(args: Vec<OsString>) -> Result<u8, Failure> {
     if let Some(workspace) = &workspace {
         workdir::check(workspace, home.as_deref()).map_err(Failure::policy)?;
     }
-    for file in policy.env_files.iter().chain(&options.env_files) {
-        env_file::load(file, &mut environment).map_err(Failure::policy)?;
-    }
+    load_files(&policy, &options.env_files, &mut environment)?;
     close_network(&policy, networks, &mut environment, &signals, report)?;
     give_up(&drop, &policy, report)?;
     environment.set(ENFORCED_BY, enforcer(&policy));
     settle(&mut environment, workspace.as_deref(), home, &drop, &policy, report);
     launch::launch(Job::read(options.command), &environment, signals)
+}
+
+fn load_files(policy: &Policy, more: &[PathBuf], environment: &mut Environment) -> Result<(), Failure> {
+    policy.env_files.iter().chain(more).try_for_each(|file| env_file::load(file, environment)).map_err(Failure::policy)
 }
 
 fn enforcer(policy: &Policy) -> String {
@@ -323,14 +326,19 @@ fn home_of(uid: u32) -> Option<PathBuf> {
     Some(PathBuf::from(line[5])).filter(|home| home.is_absolute() && home != Path::new("/"))
 }
 
-/// Policy and rules as one text that `nft -c -f -` takes.
-fn printed(policy: &Policy) -> String {
+/// Policy and rules as one text that `nft -c -f -` takes. It may be read where the start will not be, so what would refuse
+/// the start is said in it and fails nothing.
+fn printed(policy: &Policy, refusal: Option<&Failure>) -> String {
     let shown: Vec<_> = policy.allow.iter().map(ToString::to_string).collect();
     let line = json!({
         "mode": policy.mode.name(), "source": policy.source, "allow": shown, "enforcedBy": policy.enforced_by,
         "enforcedHere": policy.mode.is_enforced_here(), "envFiles": policy.env_files, "homeSeed": policy.home_seed,
     });
     let mut text = format!("# policy: {line}\n");
+    if let Some(failure) = refusal {
+        let words = failure.to_string().replace(char::is_control, " ");
+        text.push_str(&format!("# a start here would end with {}: {words}\n", failure.code()));
+    }
     if policy.mode.is_enforced_here() {
         for name in super::policy::names(&policy.allow) {
             text.push_str(&format!("# {name} is resolved at the start; its addresses are not in this text\n"));

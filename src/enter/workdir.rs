@@ -74,12 +74,16 @@ pub(crate) fn trouble(workspace: &Path) -> Option<String> {
     };
     let all = AccessFlags::R_OK | AccessFlags::W_OK | AccessFlags::X_OK;
     let errno = access(workspace, all).err()?;
-    let (owner, group) = (metadata.uid(), metadata.gid());
+    let (owner, group, uid) = (metadata.uid(), metadata.gid(), nix::unistd::getuid());
+    // Nobody is to be root only to reach a directory.
+    let remedy = match owner {
+        0 => format!("change its owner to uid {uid}"),
+        _ => format!("run as --user {owner}:{group} or change its owner"),
+    };
     Some(format!(
-        "{} is owned by {owner}:{group} with mode {:04o} and cannot be used by uid {} ({}): run as --user {owner}:{group} or change its owner",
+        "{} is owned by {owner}:{group} with mode {:04o} and cannot be used by uid {uid} ({}): {remedy}",
         workspace.display(),
         metadata.mode() & 0o7777,
-        nix::unistd::getuid(),
         errno.desc()
     ))
 }

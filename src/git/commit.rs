@@ -83,6 +83,11 @@ impl Git {
         self.commit_of(TRACKED).await
     }
 
+    /// Does the remote say where its `main` is? Reads nothing of the repository here.
+    pub(crate) async fn remote_answers(&self) -> bool {
+        self.ok(&["ls-remote", "--quiet", self.remote(), MAIN]).await.is_ok()
+    }
+
     /// Is `ancestor` in the history of `commit`?
     pub(crate) async fn contains(&self, commit: &str, ancestor: &str) -> Result<bool, GitError> {
         Ok(self.run(&["merge-base", "--is-ancestor", ancestor, commit], None).await?.code == 0)

@@ -52,21 +52,32 @@ impl Workspace {
             .with("GIT_OBJECT_DIRECTORY", foreign.objects())
             .with("GIT_INDEX_FILE", private.index());
         let workspace = Self { git, private, foreign };
-        if let Err(error) = workspace.pull().await {
-            workspace.start_over(&error).await?;
+        match workspace.pull().await {
+            Ok(()) => {}
+            Err(Fault::Other(error)) => return Err(error),
+            Err(Fault::Broken(error)) => workspace.start_over(&error).await?,
         }
         Ok(workspace)
     }
 
-    async fn pull(&self) -> Result<(), GitError> {
+    async fn pull(&self) -> Result<(), Fault> {
         self.git.clear_the_way().await;
         let local = self.take_over().await?;
         match self.git.fetch().await {
             Ok(remote) => self.bring_in(local, remote).await?,
-            Err(error) if local.is_none() => return Err(error),
+            Err(error) if local.is_none() => return Err(self.fault_of_fetch(error).await),
             Err(error) => tracing::warn!(component = "git", error = %error, "git_pull_failed"),
         }
-        self.tell_agent().await
+        Ok(self.tell_agent().await?)
+    }
+
+    /// Whose fault is a fetch that failed? Told before anything is moved: a remote that is away would otherwise cost a
+    /// repository at each start. The remote is asked once more in a way that needs nothing of what is here.
+    async fn fault_of_fetch(&self, error: GitError) -> Fault {
+        match error {
+            GitError::Failed { .. } if self.git.remote_answers().await => Fault::Broken(error),
+            error => Fault::Other(error),
+        }
     }
 
     /// Connects again from nothing, with the files as they are: the agent may have removed or broken its repository.
@@ -77,16 +88,19 @@ impl Workspace {
             let path = self.private.0.join(name);
             let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
         }
-        self.pull().await
+        self.pull().await.map_err(|fault| match fault {
+            Fault::Broken(error) | Fault::Other(error) => error,
+        })
     }
 
     /// Commits what the turn has left in the workspace, and pushes. A push that fails is an outcome, not an error: the
     /// commit stays and goes with the next turn.
     pub async fn save(&self) -> Result<Save, GitError> {
-        match self.try_save().await {
+        match self.try_save().await.map_err(Fault::from) {
             Ok(save) => Ok(save),
+            Err(Fault::Other(error)) => Err(error),
             // A missing object or directory shows itself in many ways; a second failure is the true one.
-            Err(error) => {
+            Err(Fault::Broken(error)) => {
                 self.start_over(&error).await?;
                 self.try_save().await
             }
@@ -191,6 +205,24 @@ impl Workspace {
         let remote = self.git.commit_of(TRACKED).await?;
         self.foreign.update(main.as_deref(), remote.as_deref(), &self.private.index());
         Ok(())
+    }
+}
+
+/// Why the workspace could not be connected.
+#[derive(Debug)]
+enum Fault {
+    /// What is here is broken, and can be made anew.
+    Broken(GitError),
+    /// The remote is away or refuses, or git itself cannot work.
+    Other(GitError),
+}
+
+impl From<GitError> for Fault {
+    fn from(error: GitError) -> Self {
+        match error {
+            GitError::Failed { .. } | GitError::File(..) => Self::Broken(error),
+            GitError::Missing | GitError::Start { .. } | GitError::TooSlow(_) => Self::Other(error),
+        }
     }
 }
 

@@ -78,7 +78,7 @@ When you are woken by a heartbeat, go through this checklist:
 {SCHEDULE}"
             ),
             &format!(
-                "## Heartbeat\nOn a heartbeat with nothing to do answer exactly `HEARTBEAT_OK`; if you already acted through a channel tool, `SILENT_REPLY`.\n\n{short}"
+                "## Heartbeat\nWhen you are woken by a heartbeat, read the checklist in `.ax/HEARTBEAT.md` and go through it. With nothing to do answer exactly `HEARTBEAT_OK`; if you already acted through a channel tool, `SILENT_REPLY`.\n\n{short}"
             ),
         ),
     }

@@ -119,12 +119,14 @@ fn skills_carry_their_state_and_cannot_add_lines() {
         pending_reasons: if kind == "pending" { vec!["credential X".into()] } else { vec![] },
         warnings: if kind == "invalid" { vec!["curl".into()] } else { vec![] },
     };
-    let skills = [skill("a", ""), skill("b", "pending"), skill("c", "invalid")];
+    let skills =
+        [skill("a", ""), skill("b", "pending"), skill("c", "invalid"), skill("d", "retired"), skill(" ", "enabled")];
     let text = build(&PromptInput { skills: &skills, ..input(&identity) }).text;
     assert!(
         text.contains("- [ENABLED] **a**: d ## Forged\n- [PENDING] **b**: d ## Forged (waiting on: credential X)\n")
     );
     assert!(text.contains("- [INVALID] **c**: d ## Forged (missing: curl)\n"));
+    assert!(text.contains("- [PENDING] **d**: ") && text.contains("- [ENABLED] **(no name)**: "), "{text}");
     assert!(text.contains("Only [ENABLED] skills work."));
     let text = build(&PromptInput { skills: &skills[..1], ..input(&identity) }).text;
     assert!(!text.contains("Only [ENABLED]"));
@@ -140,6 +142,15 @@ fn the_catalog_is_described_as_it_is_offered() {
     assert!(indirect.contains(listing) && indirect.contains("describe_tools"));
     let direct = build(&PromptInput { catalog: &catalog, dispatch: DispatchMode::Direct, ..input(&identity) }).text;
     assert!(direct.contains(listing) && !direct.contains("describe_tools") && !direct.contains("call_tool"));
+}
+
+#[test]
+fn a_checklist_that_does_not_fit_is_named() {
+    let mut identity = identity();
+    identity.heartbeat = "- look at the mail\n".repeat(20_000);
+    let prompt = build(&input(&identity));
+    assert_eq!(prompt.form("heartbeat"), Some(Form::Short));
+    assert!(prompt.text.contains("read the checklist in `.ax/HEARTBEAT.md`"), "{}", prompt.text);
 }
 
 #[test]

@@ -19,9 +19,9 @@ Never:
 /// Priority 5.
 pub(super) fn injection_defense(input: &PromptInput<'_>) -> Module {
     let mut full = format!(
-        "## Injected instructions\nTainted (external) content in this session: {:.1}%. Threshold: {:.0}%.\n",
-        input.taint_ratio * 100.0,
-        input.taint_threshold * 100.0
+        "## Injected instructions\nTainted (external) content in this session: {}%. Threshold: {}%.\n",
+        to_fixed::<1>(input.taint_ratio * 100.0),
+        to_fixed::<0>(input.taint_threshold * 100.0)
     );
     if input.taint_ratio > input.taint_threshold {
         full.push_str(
@@ -30,6 +30,15 @@ pub(super) fn injection_defense(input: &PromptInput<'_>) -> Module {
     }
     full.push_str(DEFENSE);
     Module { name: "injection-defense", full, otherwise: Otherwise::Keep }
+}
+
+/// No or one decimal, rounded as JavaScript's `toFixed` does: away from zero where the number lies between two, which only
+/// halves and quarters do exactly.
+fn to_fixed<const DECIMALS: usize>(number: f64) -> String {
+    let steps = [2.0, 4.0][DECIMALS];
+    let between = (number * steps).abs() % 2.0 == 1.0;
+    let number = if between { number * (1.0 + f64::EPSILON) } else { number };
+    format!("{number:.DECIMALS$}")
 }
 
 /// Priority 10.
@@ -44,4 +53,27 @@ pub(super) fn security(input: &PromptInput<'_>) -> Module {
         line::name(input.sandbox.as_str())
     );
     Module { name: "security", full, otherwise: Otherwise::Keep }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::to_fixed;
+
+    #[test]
+    fn rounds_as_javascript_does() {
+        for (number, none, one) in [
+            (0.5, "1", "0.5"),
+            (2.5, "3", "2.5"),
+            (12.5, "13", "12.5"),
+            (0.25, "0", "0.3"),
+            (12.75, "13", "12.8"),
+            (0.05, "0", "0.1"),
+            (0.15, "0", "0.1"),
+            (-0.5, "-1", "-0.5"),
+            (30.0, "30", "30.0"),
+            (99.95, "100", "100.0"),
+        ] {
+            assert_eq!((to_fixed::<0>(number).as_str(), to_fixed::<1>(number).as_str()), (none, one), "{number}");
+        }
+    }
 }

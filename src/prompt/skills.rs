@@ -24,7 +24,7 @@ pub(super) fn module(input: &PromptInput<'_>) -> Module {
     } else {
         for skill in input.skills {
             full.push_str(&entry(skill));
-            short.push_str(&format!("- {} **{}**\n", label(skill), line::name(&skill.name)));
+            short.push_str(&format!("- {} **{}**\n", label(skill), name(skill)));
         }
         full.push_str("To use a skill, read `.ax/skills/<name>/SKILL.md` first and follow it.");
         short.push_str("Read `.ax/skills/<name>/SKILL.md` before you use one; only [ENABLED] ones work.");
@@ -41,16 +41,22 @@ pub(super) fn module(input: &PromptInput<'_>) -> Module {
     Module { name: "skills", full, otherwise: Otherwise::Short(short) }
 }
 
+/// A state that is not known here is none to rely on.
 fn label(skill: &SkillInfo) -> &'static str {
     match skill.kind.as_str() {
-        "pending" => "[PENDING]",
+        "" | "enabled" => "[ENABLED]",
         "invalid" => "[INVALID]",
-        _ => "[ENABLED]",
+        _ => "[PENDING]",
     }
 }
 
+fn name(skill: &SkillInfo) -> String {
+    let name = line::name(&skill.name);
+    if name.is_empty() { "(no name)".to_owned() } else { name }
+}
+
 fn entry(skill: &SkillInfo) -> String {
-    let mut entry = format!("- {} **{}**", label(skill), line::name(&skill.name));
+    let mut entry = format!("- {} **{}**", label(skill), name(skill));
     for (before, text, after) in [
         (": ", line::summary(&skill.description), ""),
         (" (waiting on: ", line::summary(&skill.pending_reasons.join(", ")), ")"),

@@ -11,7 +11,7 @@
 //! | the host's socket cannot be reached or listened on | 1 | the error: `ECONNREFUSED`, `ENOENT`, `EACCES` … | tries again |
 //! | listen mode: nobody has connected for two minutes | 1 | `nobody has connected` | learns nothing from it |
 //! | too few descriptors are free at the start | 1 | `cannot start` and the reason | tries again |
-//! | link lost before any tool ran | 1 | `ECONNRESET` | tries again |
+//! | link lost, or no credential proxy, before any tool ran | 1 | `ECONNRESET` | tries again |
 //! | link lost after a tool ran, also when noticed while one runs | 1, and the reason on stdout | – | takes what stdout has |
 //! | the last answer, where it is an action, did not reach the host | 1 | `ECONNRESET` | learns nothing from it |
 //! | repository cannot be prepared | 1 | `git` and the reason | tries again |
@@ -26,7 +26,7 @@ use nix::errno::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A failure that ends the process.
+/// A failure that ends the process. Only its own words may be ones the host looks for: what others said is [`escaped`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fatal {
     /// A setting the runner cannot do without.
@@ -39,10 +39,10 @@ pub enum Fatal {
     #[error("validation failed: unknown agent \"{}\"; use pi-coding-agent or claude-code", escaped(.0))]
     UnknownAgent(String),
     /// Stdin or a work item that cannot be used.
-    #[error("validation failed: {0}")]
+    #[error("validation failed: {}", escaped(.0))]
     Payload(String),
     /// `AX_WORKSPACE` is not a directory we can use.
-    #[error("validation failed: workspace {} cannot be opened: {reason}", shown(.path))]
+    #[error("validation failed: workspace {} cannot be opened: {}", shown(.path), escaped(.reason))]
     Workspace {
         /// As given.
         path: PathBuf,
@@ -50,16 +50,16 @@ pub enum Fatal {
         reason: String,
     },
     /// `AX_UNIX_SOCKETS` is wrong or cannot be had.
-    #[error("validation failed: {0}")]
+    #[error("validation failed: {}", escaped(.0))]
     UnixSockets(String),
     /// No process, thread or descriptor could be had at the start.
-    #[error("the runner cannot start: {0}; raise the limit of open files")]
+    #[error("the runner cannot start: {}; raise the limit of open files", escaped(.0))]
     Resources(String),
     /// The HTTP client could not be set up.
-    #[error("validation failed: {0}")]
+    #[error("validation failed: {}", escaped(.0))]
     Client(String),
     /// The socket of the host.
-    #[error("{}cannot connect to the host at {}: {reason}", named(.errno), shown(.path))]
+    #[error("{}cannot connect to the host at {}: {}", named(.errno), shown(.path), escaped(.reason))]
     Connect {
         /// The socket's path.
         path: PathBuf,
@@ -69,7 +69,7 @@ pub enum Fatal {
         reason: String,
     },
     /// Our own listening socket.
-    #[error("{}cannot listen at {}: {reason}", named(.errno), shown(.path))]
+    #[error("{}cannot listen at {}: {}", named(.errno), shown(.path), escaped(.reason))]
     Listen {
         /// The socket's path.
         path: PathBuf,
@@ -79,13 +79,13 @@ pub enum Fatal {
         reason: String,
     },
     /// The host went away before anything had an effect.
-    #[error("ECONNRESET: {0}")]
+    #[error("ECONNRESET: {}", escaped(.0))]
     LinkLost(String),
     /// The workspace's repository.
-    #[error("git: {0}")]
+    #[error("git: {}", escaped(.0))]
     Git(String),
     /// Nobody reads our answer.
-    #[error("EPIPE: the answer could not be written to stdout: {0}")]
+    #[error("EPIPE: the answer could not be written to stdout: {}", escaped(.0))]
     Stdout(String),
     /// Somebody wants us gone.
     #[error("stopped by {0} (timeout or shutdown by the host)")]

@@ -107,6 +107,7 @@ async fn accept(
 /// the question has no more work.
 async fn more_work(host: &Host, idle_limit: u32, stop: &Stop) -> Option<Result<Payload, String>> {
     for waited in 1..=idle_limit {
+        tracing::info!(component = "runner", "work_loop_waiting");
         let reply = host.call(&Action::FetchWork {}).await.ok()?;
         reply.accepted().ok()?;
         match reply.fields().and_then(|mut fields| fields.remove("payload")) {

@@ -8,11 +8,13 @@ use crate::gate::Gate;
 use crate::link::{CallContext, CallError, Host, HostLink};
 use crate::os::guard::Setting;
 use crate::os::{ChildEnv, Shell};
-use crate::prompt::{self, Clock, PromptInput};
+use crate::prompt::{self, Clock, Form, PromptInput};
+use crate::text::cut_units;
 use crate::tools::{Toolbox, Turn};
 use crate::wire::{CatalogEntry, Dispatch, DispatchMode, Identity, Meta, Payload, SkillInfo};
 use crate::workspace::Workspace;
 use crate::{limits, log};
+use std::collections::BTreeMap;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -235,8 +237,26 @@ impl Session {
         input.skills = &self.carried.skills;
         input.catalog = &self.carried.catalog;
         input.dispatch = self.carried.dispatch.map_or(DispatchMode::Indirect, |dispatch| dispatch.mode);
-        prompt::build(&input).text
+        let prompt = prompt::build(&input);
+        if !input.catalog.is_empty() {
+            catalog_received(input.catalog, prompt.form("tool-catalog"));
+        }
+        prompt.text
     }
+}
+
+/// How many tools there are by skill, and what the prompt says of them (PROTOCOL §13).
+fn catalog_received(catalog: &[CatalogEntry], section: Option<Form>) {
+    let mut sizes: BTreeMap<&str, usize> = BTreeMap::new();
+    catalog.iter().for_each(|entry| *sizes.entry(&entry.skill).or_default() += 1);
+    let sizes = sizes.iter().map(|(skill, size)| format!("{skill}: {size}")).collect::<Vec<_>>().join(", ");
+    tracing::info!(
+        component = "agent-setup",
+        tools = catalog.len(),
+        skills = cut_units(&sizes, limits::PROMPT_SUMMARY_MAX_UNITS),
+        section = section.map(|form| format!("{form:?}").to_lowercase()),
+        "agent_catalog_received"
+    );
 }
 
 /// The turn, stopped when the host is gone: a command can take ten minutes, and until it ends nothing is asked.

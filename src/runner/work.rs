@@ -35,6 +35,7 @@ pub(super) async fn run(config: Config, url: &str, stop: &Stop) -> Result<(), Fa
     let mut idle = 0;
     let mut ended = Ok(());
     while !stop.token().is_cancelled() {
+        tracing::info!(component = "runner", idle, "work_loop_waiting");
         let Some(item) = desk.wait(stop).await else {
             idle += 1;
             tracing::info!(component = "runner", idle, "work_loop_no_work");

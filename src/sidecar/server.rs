@@ -137,6 +137,9 @@ async fn turn_complete(keeper: &Keeper) -> (StatusCode, Value) {
             return (StatusCode::INTERNAL_SERVER_ERROR, json!({"ok": false, "error": error.to_string()}));
         }
     };
+    if let Some(error) = &kept.push_error {
+        tracing::warn!(component = "git-sidecar", error, "sidecar_push_failed");
+    }
     let mut body = json!({"ok": kept.push_error.is_none(), "files": kept.files});
     let mut put = |key: &str, value: Option<String>| {
         if let Some(value) = value {

@@ -281,7 +281,7 @@ fn render(call: &Call, outcome: Outcome, incomplete: bool, mut notes: Notes) -> 
         let what = if call.mode == Mode::Content { "matching line" } else { "file" };
         notes.add(format!(
             "Cut after {}: raise max_results (at most {}), or narrow the pattern, path or glob",
-            text::counted(lines.count as u64, what),
+            text::counted(lines.count, what),
             limits::SEARCH_RESULTS_MAX
         ));
     }

@@ -87,7 +87,7 @@ fn read(call: &Call, workspace: &Workspace) -> Result<Content, String> {
     if page.kept.is_empty() {
         return Err(match page.ends {
             true => {
-                let lines = text::counted(page.lines, "line");
+                let lines = text::counted(page.lines as usize, "line");
                 format!("offset {} is past the end: {} has {lines}", call.first, call.path)
             }
             false => format!(

@@ -105,6 +105,8 @@ pub enum Chunk {
     ToolUse(ToolCall),
     /// The end, with the tokens used.
     Done(Usage),
+    /// The reply ended at a limit. Said by the link that asks a provider itself: its figure for the tokens does not tell.
+    Cut,
     /// Reasoning and whatever the host may add later: ignored.
     Other,
 }
@@ -225,6 +227,7 @@ impl Part {
             "text" => Chunk::Text(self.content?),
             "tool_use" => Chunk::ToolUse(self.tool_call?),
             "done" => Chunk::Done(Usage::from_value(&self.usage.unwrap_or_default())),
+            "cut" => Chunk::Cut,
             _ => Chunk::Other,
         })
     }

@@ -232,7 +232,7 @@ fn said(reply: &Reply) -> (String, Vec<(String, String)>, Usage) {
                 calls.push((call.id, call.args.map_or_else(String::new, |raw| raw.get().to_owned())))
             }
             Chunk::Done(done) => usage = done,
-            Chunk::Other => {}
+            Chunk::Cut | Chunk::Other => {}
         }
     }
     (text, calls, usage)
@@ -394,9 +394,11 @@ async fn a_pause_is_continued_and_other_ends_are_told() {
     assert_eq!(last["messages"][1]["content"].as_array().unwrap().len(), 2);
     assert!(said(&send(&link, &ask("always")).await.unwrap()).0.contains("[The model paused more than 3 times"));
     assert_eq!(service.count(), 3 + 4);
-    // At its limit of 100: that it was cut is the loop's to say.
-    let (text, _, usage) = said(&send(&link, &ask("cut")).await.unwrap());
-    assert_eq!((text.as_str(), usage.output_tokens), ("half", 100));
+    // That it was cut is the loop's to say, and the figure stays the provider's.
+    let cut = send(&link, &ask("cut")).await.unwrap();
+    assert!(cut.chunks().unwrap().iter().any(|chunk| matches!(chunk, Chunk::Cut)));
+    let (text, _, usage) = said(&cut);
+    assert_eq!((text.as_str(), usage.output_tokens), ("half", 42));
     let words = send(&link, &ask("no")).await.unwrap().accepted().unwrap_err();
     assert!(words.contains("declined"), "{words}");
 }

@@ -80,6 +80,19 @@ fn print_shows_policy_and_rules_and_touches_nothing() {
 }
 
 #[test]
+fn print_says_what_would_refuse_the_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let policy = dir.path().join("policy.toml");
+    fs::write(&policy, format!("mode = \"none\"\nenv_files = [\"{}/missing\"]", dir.path().display())).unwrap();
+    let output = enter(&[], &["--policy", policy.to_str().unwrap(), "--print"]);
+    let text = out(&output);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let refusal = text.lines().find(|line| line.starts_with("# a start here would end with 78: ")).expect(&text);
+    assert!(refusal.contains("/missing cannot be read") && text.contains("table inet"), "{text}");
+    assert!(!out(&enter(&[("AX_NET_POLICY", "none")], &["--print"])).contains("would end"));
+}
+
+#[test]
 fn a_declared_external_policy_starts_the_command_and_says_who_enforces() {
     let dir = tempfile::tempdir().unwrap();
     let policy = dir.path().join("policy.json");

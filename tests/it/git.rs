@@ -315,6 +315,32 @@ async fn a_repository_the_agent_has_broken_is_replaced() {
 }
 
 #[tokio::test]
+async fn a_remote_that_is_away_costs_no_repository() {
+    let scene = Scene::new();
+    scene.elsewhere("a.txt", "1");
+    scene.write("b.txt", "kept");
+    let (there, away) = (scene.path("remote.git"), scene.path("away.git"));
+    let broken = || {
+        let names = fs::read_dir(scene.path("workspace")).unwrap().flatten();
+        names.filter(|entry| entry.file_name().to_string_lossy().starts_with(".git.broken")).count()
+    };
+    fs::rename(&there, &away).unwrap();
+    for _ in 0..3 {
+        assert!(Workspace::open(&scene.settings()).await.is_err());
+        assert_eq!(broken(), 0, "nothing here is broken");
+    }
+    fs::rename(&away, &there).unwrap();
+    assert!(done(&scene.open().await.save().await.unwrap()));
+    assert_eq!((scene.read("a.txt").as_deref(), scene.remote("b.txt").as_deref()), (Some("1"), Some("kept")));
+    // What is broken is kept once, however often that happens.
+    for _ in 0..3 {
+        fs::remove_dir_all(scene.path("workspace/.git/objects")).unwrap();
+        scene.open().await;
+        assert_eq!(broken(), 1);
+    }
+}
+
+#[tokio::test]
 async fn odd_files_do_not_stop_the_rest() {
     let scene = Scene::new();
     let workspace = scene.open().await;

@@ -42,6 +42,7 @@ mod search;
 mod sidecar;
 #[cfg(target_os = "linux")]
 mod signals;
+mod skills;
 #[cfg(target_os = "linux")]
 #[path = "../soak/mod.rs"]
 mod soak;

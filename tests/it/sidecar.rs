@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -340,6 +340,38 @@ async fn pipes_in_the_workspace_do_not_hold_it_up() {
     };
     timeout(Duration::from_secs(240), both).await.expect("git waits");
     assert_eq!(pod.remote("a/b.txt").as_deref(), Some("kept"));
+}
+
+#[tokio::test]
+async fn a_push_that_fails_is_in_the_log() {
+    let mut pod = Pod::start(None);
+    pod.refuse_pushes();
+    pod.write("a.txt", "one");
+    let mut sidecar = tokio::process::Command::new(env!("CARGO_BIN_EXE_ax-runner"))
+        .arg("git-sidecar")
+        .env("AX_WORKSPACE", pod.path("workspace"))
+        .env("AX_GITDIR", pod.path("gitdir/repo"))
+        .env("AX_GIT_SIDECAR_PORT", "0")
+        .env("AX_HOME", pod.path("home"))
+        .env_remove("LOG_LEVEL")
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(sidecar.stderr.take().unwrap()).lines();
+    let mut event = async |name: &str| loop {
+        let line = timeout(Duration::from_secs(120), lines.next_line()).await.expect("hangs").unwrap().expect(name);
+        let line: Value = serde_json::from_str(&line).unwrap();
+        if line["msg"] == name {
+            return line;
+        }
+    };
+    pod.port = event("sidecar_ready").await["port"].as_f64().unwrap() as u16;
+    assert!(pod.client().turn_complete().await.is_err());
+    let failed = event("sidecar_push_failed").await;
+    assert_eq!(failed["level"], 40);
+    assert!(failed["error"].as_str().unwrap().contains("refs"), "{failed}");
 }
 
 #[test]

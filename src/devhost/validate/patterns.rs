@@ -18,12 +18,7 @@ pub(super) fn is_uuid(text: &str) -> bool {
 
 /// What a browser's URL parser accepts.
 pub(super) fn is_url(text: &str) -> bool {
-    // JavaScript takes host names in other letters, which this reader has no tables of.
-    let ascii = || text.replace(|c: char| !c.is_ascii(), "x");
-    match url::Url::parse(text) {
-        Err(url::ParseError::IdnaError) => url::Url::parse(&ascii()).is_ok(),
-        parsed => parsed.is_ok(),
-    }
+    crate::text::url(text).is_some()
 }
 
 /// `YYYY-MM-DDTHH:MM[:SS[.fff]]Z`: the form without an offset is the only one the host takes.

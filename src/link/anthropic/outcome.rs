@@ -35,6 +35,7 @@ enum Chunk<'a> {
         #[serde(rename = "toolCall")]
         call: &'a Call,
     },
+    Cut,
     Done {
         usage: Usage,
     },
@@ -71,29 +72,26 @@ impl Outcome {
     /// The reply: what was said, and a note or an error where it did not end by itself.
     pub(super) fn reply(mut self) -> Result<Reply, CallError> {
         let (note, error) = self.ending();
-        let usage = match self.stop.as_deref() {
-            // The loop takes a reply at its token limit as cut: it says so, and does not run the call it ends with.
-            Some("max_tokens") => self.at_limit(),
-            Some("model_context_window_exceeded") if !self.calls.is_empty() => self.at_limit(),
-            _ => self.usage,
+        // The loop says so, and does not run the call that a cut reply ends with.
+        let cut = match self.stop.as_deref() {
+            Some("max_tokens") => true,
+            Some("model_context_window_exceeded") => !self.calls.is_empty(),
+            _ => false,
         };
         if let Some(note) = note {
             let gap = if self.text.is_empty() { "" } else { "\n\n" };
             self.text.push_str(gap);
             self.text.push_str(&note);
         }
-        let mut chunks = Vec::with_capacity(self.calls.len() + 2);
+        let mut chunks = Vec::with_capacity(self.calls.len() + 3);
         if !self.text.is_empty() {
             chunks.push(Chunk::Text { content: Cow::Borrowed(&self.text) });
         }
         chunks.extend(self.calls.iter().map(|call| Chunk::ToolUse { call }));
-        chunks.push(Chunk::Done { usage });
+        chunks.extend(cut.then_some(Chunk::Cut));
+        chunks.push(Chunk::Done { usage: self.usage });
         let body = Body { ok: error.is_none(), error, chunks };
         serde_json::to_vec(&body).map(Reply::new).map_err(|_| CallError::Unencodable)
-    }
-
-    fn at_limit(&self) -> Usage {
-        Usage { output_tokens: self.usage.output_tokens.max(u64::from(self.max_tokens)), ..self.usage }
     }
 
     /// A note for the reader, or an error that ends the turn.
@@ -195,18 +193,22 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_counts_as_at_the_limit() {
-        for (stop, tokens) in [("max_tokens", 100), ("model_context_window_exceeded", 7)] {
-            let chunks = reply(Some(stop), text()).chunks().unwrap();
-            assert!(matches!(chunks[1], Read::Done(Usage { output_tokens, .. }) if output_tokens == tokens), "{stop}");
+    fn what_was_cut_is_said_beside_the_figures() {
+        let last = |reply: Reply| {
+            let chunks = reply.chunks().unwrap();
+            let cut = chunks.iter().any(|chunk| matches!(chunk, Read::Cut));
+            assert!(matches!(chunks.last(), Some(Read::Done(Usage { output_tokens: 7, .. }))), "the provider's figure");
+            (chunks, cut)
+        };
+        for (stop, cut) in [("max_tokens", true), ("model_context_window_exceeded", false), ("end_turn", false)] {
+            assert_eq!(last(reply(Some(stop), text())).1, cut, "{stop}");
         }
-        let chunks = reply(Some("max_tokens"), call(r#"{"command":"rm -rf /tm"#, false)).chunks().unwrap();
-        assert!(matches!(&chunks[0], Read::ToolUse(call) if call.args.is_none()));
-        assert!(matches!(chunks[1], Read::Done(Usage { output_tokens: 100, .. })));
-        let chunks = reply(Some("tool_use"), call("", true)).chunks().unwrap();
-        assert!(matches!(&chunks[0], Read::ToolUse(call) if call.args.as_ref().unwrap().get() == "{}"));
-        let chunks = reply(Some("tool_use"), call("{oops", true)).chunks().unwrap();
+        let (chunks, cut) = last(reply(Some("max_tokens"), call(r#"{"command":"rm -rf /tm"#, false)));
+        assert!(cut && matches!(&chunks[0], Read::ToolUse(call) if call.args.is_none()));
+        assert!(last(reply(Some("model_context_window_exceeded"), call("{}", true))).1);
+        let (chunks, cut) = last(reply(Some("tool_use"), call("", true)));
+        assert!(!cut && matches!(&chunks[0], Read::ToolUse(call) if call.args.as_ref().unwrap().get() == "{}"));
+        let (chunks, _) = last(reply(Some("tool_use"), call("{oops", true)));
         assert!(matches!(&chunks[0], Read::ToolUse(call) if call.args.as_ref().unwrap().get() == "\"{oops\""));
-        assert!(matches!(chunks[1], Read::Done(Usage { output_tokens: 7, .. })));
     }
 }

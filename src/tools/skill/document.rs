@@ -27,7 +27,7 @@ pub fn parse(text: &str) -> Result<Document, SkillError> {
 
 /// The frontmatter's YAML and the body. As the host matches it: `---`, a line end, the shortest text that is followed by a
 /// line with `---` at its start, at most one more line end.
-fn split(text: &str) -> Option<(&str, &str)> {
+pub(super) fn split(text: &str) -> Option<(&str, &str)> {
     let rest = text.strip_prefix("---")?;
     let rest = rest.strip_prefix("\r\n").or_else(|| rest.strip_prefix('\n'))?;
     let end = rest.find("\n---")?;

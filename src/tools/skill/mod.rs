@@ -36,6 +36,9 @@ pub enum SkillError {
     /// YAML that breaks a rule; one `<path>: <message>` each, joined by `; `.
     #[error("{0}")]
     Rules(String),
+    /// A character that not every reader of YAML takes for the same.
+    #[error("it holds U+{:04X}, which readers of YAML take for different things", u32::from(*.0))]
+    Contested(char),
     /// A value that YAML cannot hold.
     #[error("a value would read back differently than it was given; remove control characters")]
     Unreadable,

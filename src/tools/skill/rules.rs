@@ -2,7 +2,6 @@
 
 use crate::text;
 use crate::tools::arguments::preview;
-use crate::tools::fields;
 use serde_json::{Map, Value, json};
 
 /// A rule for one value: `Ok` holds its normal form.
@@ -91,15 +90,13 @@ const FRONTMATTER: &[Key] = &[
 
 /// Checks a whole frontmatter.
 pub(super) fn check(value: Value) -> Result<Map<String, Value>, Vec<String>> {
-    let mut faults = Vec::new();
-    let checked = record("", FRONTMATTER, value, &mut faults);
-    match checked {
-        Some(Value::Object(mut frontmatter)) if faults.is_empty() => {
-            cross_check(&mut frontmatter, &mut faults);
-            if faults.is_empty() { Ok(frontmatter) } else { Err(faults) }
-        }
-        _ => Err(faults),
-    }
+    Check { by_form: false, faults: Vec::new() }.whole(value)
+}
+
+/// The same for a frontmatter that the host may have accepted: of a URL and a host name only the form is looked at that
+/// every reader asks for, since the host's judgement of them is not known to the letter here.
+pub(super) fn check_form(value: Value) -> Result<Map<String, Value>, Vec<String>> {
+    Check { by_form: true, faults: Vec::new() }.whole(value)
 }
 
 /// What depends on a second key.
@@ -122,74 +119,90 @@ fn items<'a>(frontmatter: &'a mut Map<String, Value>, key: &str) -> &'a mut [Val
 
 /// `sse` if a path segment says so.
 fn transport(url: &str) -> &'static str {
-    let sse =
-        fields::url(url).is_some_and(|url| url.path_segments().is_some_and(|mut parts| parts.any(|p| p == "sse")));
+    let sse = text::url(url).is_some_and(|url| url.path_segments().is_some_and(|mut parts| parts.any(|p| p == "sse")));
     if sse { "sse" } else { "http" }
 }
 
-fn fault(path: &str, message: &str, received: &Value, faults: &mut Vec<String>) -> Option<Value> {
-    let path = if path.is_empty() { "frontmatter" } else { path };
-    faults.push(format!("{path}: {message} (received: {})", preview(received)));
-    None
+/// One look at a frontmatter.
+struct Check {
+    by_form: bool,
+    faults: Vec<String>,
 }
 
-fn record(path: &str, keys: &[Key], value: Value, faults: &mut Vec<String>) -> Option<Value> {
-    let Value::Object(mut given) = value else {
-        return fault(path, "must be an object", &value, faults);
-    };
-    let inside = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
-    let mut checked = Map::new();
-    for key in keys {
-        let value = match (given.remove(key.name), &key.absent) {
-            (Some(value), _) => key.rule.apply(&inside(key.name), value, faults),
-            (None, Absent::Required) => {
-                faults.push(format!("{}: is required", inside(key.name)));
-                None
+impl Check {
+    fn whole(mut self, value: Value) -> Result<Map<String, Value>, Vec<String>> {
+        let checked = self.record("", FRONTMATTER, value);
+        match checked {
+            Some(Value::Object(mut frontmatter)) if self.faults.is_empty() => {
+                cross_check(&mut frontmatter, &mut self.faults);
+                if self.faults.is_empty() { Ok(frontmatter) } else { Err(self.faults) }
             }
-            (None, Absent::Nothing) => None,
-            (None, Absent::EmptyList) => Some(json!([])),
-            (None, Absent::Word(word)) => Some(json!(word)),
+            _ => Err(self.faults),
+        }
+    }
+
+    fn fault(&mut self, path: &str, message: &str, received: &Value) -> Option<Value> {
+        let path = if path.is_empty() { "frontmatter" } else { path };
+        self.faults.push(format!("{path}: {message} (received: {})", preview(received)));
+        None
+    }
+
+    fn record(&mut self, path: &str, keys: &[Key], value: Value) -> Option<Value> {
+        let Value::Object(mut given) = value else {
+            return self.fault(path, "must be an object", &value);
         };
-        checked.extend(value.map(|value| (key.name.to_owned(), value)));
+        let inside = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+        let mut checked = Map::new();
+        for key in keys {
+            let value = match (given.remove(key.name), &key.absent) {
+                (Some(value), _) => self.value(&key.rule, &inside(key.name), value),
+                (None, Absent::Required) => {
+                    self.faults.push(format!("{}: is required", inside(key.name)));
+                    None
+                }
+                (None, Absent::Nothing) => None,
+                (None, Absent::EmptyList) => Some(json!([])),
+                (None, Absent::Word(word)) => Some(json!(word)),
+            };
+            checked.extend(value.map(|value| (key.name.to_owned(), value)));
+        }
+        for (name, value) in given {
+            let allowed = keys.iter().map(|key| key.name).collect::<Vec<_>>().join(", ");
+            self.fault(&inside(&name), &format!("unknown key; allowed here: {allowed}"), &value);
+        }
+        Some(Value::Object(checked))
     }
-    for (name, value) in given {
-        let allowed = keys.iter().map(|key| key.name).collect::<Vec<_>>().join(", ");
-        fault(&inside(&name), &format!("unknown key; allowed here: {allowed}"), &value, faults);
+
+    fn value(&mut self, rule: &Rule, path: &str, value: Value) -> Option<Value> {
+        match (rule, value) {
+            (Rule::Record(keys), value) => self.record(path, keys, value),
+            (Rule::List(rule), Value::Array(items)) => {
+                let items = items.into_iter().enumerate();
+                Some(items.filter_map(|(at, item)| self.value(rule, &format!("{path}.{at}"), item)).collect())
+            }
+            (Rule::Domain, Value::String(given)) => {
+                let name = text::trim(&given).to_lowercase();
+                if self.by_form || domain(&name) {
+                    return Some(Value::String(name));
+                }
+                self.fault(path, &rule.wanted(), &Value::String(given))
+            }
+            (simple, Value::String(given)) if simple.fits(&given, self.by_form) => Some(Value::String(given)),
+            (_, value) => self.fault(path, &rule.wanted(), &value),
+        }
     }
-    Some(Value::Object(checked))
 }
 
 impl Rule {
-    fn apply(&self, path: &str, value: Value, faults: &mut Vec<String>) -> Option<Value> {
-        match self {
-            Self::Record(keys) => return record(path, keys, value, faults),
-            Self::List(rule) => {
-                let Value::Array(items) = value else { return fault(path, "must be a list", &value, faults) };
-                let checked = items.into_iter().enumerate();
-                let checked = checked.filter_map(|(at, item)| rule.apply(&format!("{path}.{at}"), item, faults));
-                return Some(checked.collect());
-            }
-            Self::Domain => {
-                if let Some(domain) = value.as_str().map(|text| text.trim().to_lowercase()).filter(|text| domain(text))
-                {
-                    return Some(Value::String(domain));
-                }
-            }
-            simple => {
-                if value.as_str().is_some_and(|text| simple.fits(text)) {
-                    return Some(value);
-                }
-            }
-        }
-        fault(path, &self.wanted(), &value, faults)
-    }
-
-    fn fits(&self, text: &str) -> bool {
+    fn fits(&self, text: &str, by_form: bool) -> bool {
         match self {
             Self::Text(min, max) => (*min..=*max).contains(&text::units(text)),
             Self::EnvName => env_name(text),
-            Self::Url => fields::url(text).is_some(),
-            Self::HttpsUrl => fields::url(text).is_some_and(|url| url.scheme() == "https"),
+            Self::Url | Self::HttpsUrl if by_form => {
+                scheme(text).is_some_and(|scheme| matches!(self, Self::Url) || scheme.eq_ignore_ascii_case("https"))
+            }
+            Self::Url => text::url(text).is_some(),
+            Self::HttpsUrl => text::url(text).is_some_and(|url| url.scheme() == "https"),
             Self::Choice(words) => words.contains(&text),
             Self::Domain | Self::List(_) | Self::Record(_) => false,
         }
@@ -210,9 +223,18 @@ impl Rule {
             Self::Domain => {
                 "must be a host name of at least two labels, or `*.` and one: no scheme, port or path".to_owned()
             }
-            Self::List(_) | Self::Record(_) => String::new(),
+            Self::List(_) => "must be a list".to_owned(),
+            Self::Record(_) => String::new(),
         }
     }
+}
+
+/// What stands before the first colon, as far as a URL's reader ignores the rest.
+fn scheme(text: &str) -> Option<String> {
+    let text: String = text.trim_matches(|c| c <= ' ').chars().filter(|c| !matches!(c, '\t' | '\n' | '\r')).collect();
+    let (scheme, _) = text.split_once(':')?;
+    let letters = scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
+    (letters && scheme.starts_with(|c: char| c.is_ascii_alphabetic())).then(|| scheme.to_owned())
 }
 
 /// `^[A-Z][A-Z0-9_]{1,63}$`

@@ -162,6 +162,65 @@ fn a_frontmatter_may_be_written_differently_but_not_mean_something_else() {
 }
 
 #[test]
+fn what_cannot_be_read_here_may_be_a_skill_to_the_host() {
+    let with = |frontmatter: &str| format!("---\n{frontmatter}\n---\nbody");
+    let other = render(&Skill { domains: vec!["evil.io".into()], ..skill() }).unwrap();
+    let check = |old: &str, new: &str| same_frontmatter(old.as_bytes(), new.as_bytes());
+    for frontmatter in [
+        // The host's reader takes these, or may.
+        "name: a\ndescription: b\x7f",
+        "name: a\ndescription: b\u{81}c",
+        "name: a\ndescription: b\u{feff}c",
+        "name: a\ndescription: b\rdomains: [evil.io]",
+        "name: a\ndescription: !x 12",
+        "name: a\ndescription: ! 12",
+        "name: a\ndescription: !!int 1.5",
+        "name: a\ndescription: \"b\\uD83D\"",
+        "name: a\n? description\n  : b",
+        "{name: a, \"description\":\"b\", domains:[a.io]}",
+        "&k name: a\n*k : c\ndescription: b",
+        "\"n\\x61me\": a\n\"d\\x65scription\": !x b",
+        "name: a\ndescription: b\nx: [&a [1,1], *a, {*a : 1}]",
+        // A value that only the host can judge.
+        "name: a\ndescription: b\nmcpServers: [{name: m, url: \"https://b\u{fc}cher.de/x\"}]",
+        "name: a\ndescription: b\nsource: {url: \"x:\u{3000}\"}",
+        "name: a\ndescription: b\nopenapi: [{spec: s, baseUrl: \"https://b%C3%BC.de\"}]",
+        "name: a\ndescription: b\ndomains: [\"a.io\\uFEFF\"]",
+        "name: a\ndescription: b\ndomains: [\"b\u{fc}cher.de\"]",
+    ] {
+        let old = with(frontmatter);
+        let refused = check(&old, &other).expect_err(frontmatter);
+        assert!(refused.starts_with("Refusing to mutate SKILL.md frontmatter from a non-interactive"), "{refused}");
+        assert_eq!(check(&old, &format!("{old} more")), Ok(()), "{frontmatter:?}");
+    }
+    let large = with(&format!("name: a\ndescription: b\n# {}", "x".repeat(70_000)));
+    assert!(check(&large, &other).is_err());
+    // A new text must be one that every reader takes for the same.
+    let old = render(&skill()).unwrap();
+    for frontmatter in ["name: a\rdescription: b", "name: a\ndescription: !!x b", "name: a\ndescription: \"b\\\n\""] {
+        assert!(check(&old, &with(frontmatter)).is_err(), "{frontmatter:?}");
+    }
+    // What is a skill to nobody may be repaired.
+    for old in [
+        "",
+        "no frontmatter",
+        "\u{feff}---\nname: a\ndescription: b\n---\n",
+        "---\nname: a\ndescription: b",
+        "---\nname: [a\n---\n",
+        "---\nname: a\ndescription: [b\n---\n",
+        "---\nname: a\ndescription: use it: so\n---\n",
+        "---\nname: a\ndescription: @b\n---\n",
+        "---\nname: a\ndescription: *b\n---\n",
+        "---\nname: a\ndescription: 12\n---\n",
+        "---\nname: a\ndescription: b\nmore: x\n---\n",
+        "---\nname: a\ndescription: b\nmcpServers: [{name: m, url: \"http://a.b\"}]\n---\n",
+        "---\nname: a\n\tx\n---\n",
+    ] {
+        assert_eq!(check(old, &other), Ok(()), "{old:?}");
+    }
+}
+
+#[test]
 fn a_skill_is_protected_under_each_of_its_names_unless_a_person_is_there() {
     let tree = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(tree.path().join(".ax/skills/a")).unwrap();
@@ -188,7 +247,13 @@ fn a_skill_is_protected_under_each_of_its_names_unless_a_person_is_there() {
 
 #[test]
 fn knows_a_skill_by_its_path() {
-    for path in [".ax/skills/a/SKILL.md", ".ax/skills/a/b/SKILL.md", ".AX/Skills/a/skill.MD"] {
+    for path in [
+        ".ax/skills/a/SKILL.md",
+        ".ax/skills/a/b/SKILL.md",
+        ".AX/Skills/a/skill.MD",
+        ".ax/\u{17f}\u{212a}ills/a/SKILL.md",
+        ".ax/skills/a/SKILL\u{200d}.md",
+    ] {
         assert!(is_skill_md(Path::new(path)), "{path}");
     }
     for path in [

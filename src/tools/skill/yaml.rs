@@ -22,10 +22,28 @@ pub(super) enum YamlError {
     Circle,
     #[error("there must be one document only")]
     Documents,
+    #[error("the tag {0:?} is one that readers understand differently")]
+    Tag(String),
     #[error("its anchors make it larger than {max} values", max = limits::FRONTMATTER_VALUES_MAX)]
     Large,
     #[error("it is nested deeper than {max} levels", max = limits::FRONTMATTER_DEPTH_MAX)]
     Deep,
+}
+
+/// Faults that stop every reader. Of the others some are a matter of how strict a reader is: the host's takes `[a, b:[c]]`,
+/// half a surrogate pair, and a `:` that stands a little further in.
+const STOP_ALL: [&str; 4] = [
+    "mapping values are not allowed in this context",
+    "unclosed bracket",
+    "unexpected character",
+    "while parsing node, found unknown anchor",
+];
+
+impl YamlError {
+    /// Is this text YAML for nobody?
+    pub(super) fn stops_every_reader(&self) -> bool {
+        matches!(self, Self::Syntax(error) if STOP_ALL.iter().any(|fault| error.info().starts_with(fault)))
+    }
 }
 
 /// Reads the one document of a text; nothing at all is null.
@@ -38,13 +56,39 @@ pub(super) fn read(text: &str) -> Result<Value, YamlError> {
             Event::DocumentStart(..) => documents += 1,
             Event::Scalar(text, style, anchor, tag) => reader.scalar(text, style, anchor, tag.as_deref())?,
             Event::Alias(anchor) => reader.alias(anchor)?,
-            Event::SequenceStart(_, anchor, _) => reader.open(Inside::List(Vec::new()), anchor)?,
-            Event::MappingStart(_, anchor, _) => reader.open(Inside::Object(Map::new(), None), anchor)?,
+            Event::SequenceStart(_, _, Some(tag)) | Event::MappingStart(_, _, Some(tag)) => return Err(unknown(&tag)),
+            Event::SequenceStart(_, anchor, None) => reader.open(Inside::List(Vec::new()), anchor)?,
+            Event::MappingStart(_, anchor, None) => reader.open(Inside::Object(Map::new(), None), anchor)?,
             Event::SequenceEnd | Event::MappingEnd => reader.close()?,
             _ => {}
         }
     }
     Ok(reader.root)
+}
+
+/// Of all tags only `!!str` makes the same of every text for every reader.
+fn unknown(tag: &Tag) -> YamlError {
+    YamlError::Tag(tag.to_string())
+}
+
+/// The first character that YAML forbids or that some readers take for a line's end and others do not. What stands around
+/// it may be one thing here and another for the host.
+pub(super) fn contested(text: &str) -> Option<char> {
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        let contested = match c {
+            '\t' | '\n' => false,
+            '\r' => rest.peek() != Some(&'\n'),
+            // An escaped end of line with empty lines after it.
+            '\\' => matches!(rest.peek(), Some('\n' | '\r')),
+            '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}' => true,
+            _ => c.is_control(),
+        };
+        if contested {
+            return Some(c);
+        }
+    }
+    None
 }
 
 /// A collection whose end has not come.
@@ -72,11 +116,9 @@ impl Reader {
         tag: Option<&Tag>,
     ) -> Result<(), YamlError> {
         self.count(1)?;
-        let value = match tag.and_then(Tag::core_suffix) {
-            _ if self.wants_key() => Value::String(text.into_owned()),
-            Some("str") => Value::String(text.into_owned()),
-            Some("null" | "bool" | "int" | "float") => plain(text)?,
-            _ if style == ScalarStyle::Plain => plain(text)?,
+        let value = match tag {
+            Some(tag) if tag.core_suffix() != Some("str") => return Err(unknown(tag)),
+            None if style == ScalarStyle::Plain && !self.wants_key() => plain(text)?,
             _ => Value::String(text.into_owned()),
         };
         self.put(value, anchor)
@@ -219,8 +261,6 @@ mod tests {
             ("nan", json!("nan")),
             ("12:30", json!("12:30")),
             ("!!str 12", json!("12")),
-            ("!!int '12'", json!(12)),
-            ("! 12", json!(12)),
             ("'12'", json!("12")),
             ("\"a\\u0041\\n\"", json!("aA\n")),
             ("# nothing", json!(null)),
@@ -251,10 +291,25 @@ mod tests {
             ("a\n...\n---\nb", "there must be one document only"),
             ("[a", "line 1, column"),
             ("a: *b", "line 1, column"),
+            ("! 12", "the tag"),
+            ("!!int '12'", "the tag"),
+            ("a: !b c", "the tag"),
+            ("!!set {a}", "the tag"),
+            ("!!map {a: 1}", "the tag"),
+            ("[!<x> a]", "the tag"),
         ] {
             let error = read(text).unwrap_err().to_string();
             assert!(error.contains(wanted), "{text:?}: {error}");
         }
+    }
+
+    #[test]
+    fn characters_that_readers_take_differently() {
+        for text in ["a\rb", "a\r", "a\u{7f}", "\u{81}", "a\u{85}b", "\u{2028}", "\u{feff}a", "\u{1}", "\"a\\\n\n b\""]
+        {
+            assert!(contested(text).is_some(), "{text:?}");
+        }
+        assert_eq!(contested("a: \"\u{e9} \u{1f600}\"\r\nb:\tc\n"), None);
     }
 
     #[test]

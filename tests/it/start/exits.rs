@@ -46,6 +46,20 @@ fn b1_a_bad_launch_is_final() {
 }
 
 #[test]
+fn a_diagnosis_in_the_words_of_others_is_none() {
+    for url in ["file:///nonexistent/401-timeout/r.git", "http://127.0.0.1:1/sigkill/400.git"] {
+        let host = host();
+        let output = started(&host).env("WORKSPACE_REPO_URL", url).run();
+        ends(&output, 1, "git: ", Judgement::Retries);
+        assert_eq!(triggers(&output.stderr), [""; 0], "{}", output.stderr);
+    }
+    let mut runner = std::process::Command::new(BIN);
+    let output = runner.args(["enter", "--policy", "/nonexistent/401-timeout", "--", "true"]).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), triggers(&told)), (Some(78), vec!["validation failed"]), "{told}");
+}
+
+#[test]
 fn b1_flags_the_runner_does_not_know_are_no_fault() {
     for arguments in [
         vec![],
