@@ -92,11 +92,11 @@ impl Gate {
         match (verdict.ok, verdict.approved) {
             (Some(Value::Bool(true)), Some(Value::Bool(true))) => match changed(&call.approve(), &verdict.other) {
                 // A yes with an error is no yes.
-                None => verdict.error.map_or(Ok(Approved(call)), |error| Err(Refusal::Rejected(error))),
+                None => verdict.error.map_or(Ok(Approved(call)), |error| Err(rejected(error))),
                 Some(field) => Err(Refusal::Rejected(format!("its answer has another {field} than this call"))),
             },
             // A refused question carries no verdict; saying "denied" would teach the model the wrong lesson.
-            (_, None) if verdict.error.is_some() => Err(Refusal::Rejected(verdict.error.unwrap_or_default())),
+            (_, None) if verdict.error.is_some() => Err(rejected(verdict.error.unwrap_or_default())),
             _ => Err(Refusal::Denied(
                 verdict
                     .reason
@@ -152,6 +152,11 @@ impl Gate {
         }
         self.reports.reopen();
     }
+}
+
+fn rejected(error: String) -> Refusal {
+    let silent = error.trim().is_empty();
+    Refusal::Rejected(if silent { "its answer holds an error without words".to_owned() } else { error })
 }
 
 /// The field of the call that a consent names with another value, at any depth. A host that means to change a call must not

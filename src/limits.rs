@@ -134,6 +134,8 @@ pub const REQUEST_IDS_REMEMBERED: usize = 256;
 
 /// Largest request body the host's credential proxy takes (PROTOCOL §11.2, §14).
 pub const ANTHROPIC_BODY_MAX_BYTES: usize = 4_194_304;
+/// The same of the host's proxy over HTTP (PROTOCOL §4.6).
+pub const ANTHROPIC_HTTP_BODY_MAX_BYTES: usize = 10_485_760;
 /// Longest line of an event stream. A line without an end would otherwise be collected until memory is gone.
 pub const SSE_LINE_MAX_BYTES: usize = 8 * 1024 * 1024;
 /// Largest event, and all events of one reply together.
@@ -151,7 +153,8 @@ pub const MAX_TOKENS_DEFAULT: u32 = 8192;
 pub const MAX_TOKENS_MAX: u32 = 200_000;
 /// Model id when the command line gives none; the host ignores it (PROTOCOL §1.1, §6.1).
 pub const MODEL_DEFAULT: &str = "claude-sonnet-4-5-20250929";
-/// Tool calls that run in one turn (PROTOCOL §6.7).
+/// Tool calls that run in one turn (PROTOCOL §6.7), if need be all at once: a command takes four descriptors of the runner
+/// and two processes, so that fifty fit a container with 256 of each.
 pub const TOOL_CALLS_MAX: usize = 50;
 /// Model calls in one turn. Every one but the last has at least one tool call, so a turn that ends by itself stays under
 /// it; a model that answers every refusal with another call does not.
@@ -160,9 +163,6 @@ pub const LLM_ROUNDS_MAX: usize = TOOL_CALLS_MAX + 20;
 pub const ANSWER_PIECES: usize = 2 * LLM_ROUNDS_MAX + 4;
 /// Consecutive failures after which a forwarded tool is refused for the rest of the turn (PROTOCOL §6.7).
 pub const BREAKER_FAILURES: u32 = 3;
-/// Tool calls of one reply that run at the same time. All are answered; more than this wait, so that a reply with
-/// hundreds of calls cannot exhaust processes or descriptors.
-pub const TOOL_CALLS_PARALLEL: usize = 16;
 /// Times a malformed model reply is asked for again before the turn ends with an error.
 pub const LLM_MALFORMED_RETRIES: u32 = 1;
 /// Time pending reports get before the model is asked again: a host takes a millisecond, and one that is slow must not hold up the turn.
@@ -186,9 +186,11 @@ pub const FILENAME_MAX_UNITS: usize = 512;
 pub const CONVERSATION_MAX_BYTES: usize = 600_000;
 /// Bytes media leave to the conversation; an image that would take them is replaced by a note.
 pub const CONVERSATION_MIN_BYTES: usize = 256 * 1024;
+/// Notes about attachments that were left out; a thousand of them must not take the room of the conversation.
+pub const ATTACHMENT_NOTES_MAX: usize = 20;
 /// Bytes of a request kept free for the JSON between the messages.
 pub const REQUEST_SLACK_BYTES: usize = 4096;
-/// UTF-16 units kept of an earlier round's result when room is needed.
+/// UTF-16 units kept of an earlier round's result when room is needed, from its beginning and its end.
 pub const SHORTENED_RESULT_UNITS: usize = 1000;
 /// UTF-16 units an argument of an earlier call may have when room is needed.
 pub const SHORTENED_ARGUMENT_UNITS: usize = 400;
@@ -301,7 +303,7 @@ pub const WORKSPACE_POLL: Duration = Duration::from_millis(200);
 /// Signals to stop that are not obeyed since a command sent them. A mistaken `pkill` sends one or two; in a flood the host's
 /// own could be lost, so from then on each is obeyed.
 pub const SIGNALS_REFUSED_MAX: usize = 16;
-/// Threads for file work: enough for the calls that run side by side, few enough for a small container.
+/// Threads for file work, none of which waits for a command: enough to keep a disk busy, few enough for a small container.
 pub const BLOCKING_THREADS: usize = 16;
 /// Descriptors that must be free at the start: enough for the runtime, the link and one command. With fewer the first of
 /// them to be missing would decide how the process fails.

@@ -1,9 +1,9 @@
 //! Long histories are summarised before a turn begins (PROTOCOL §6.6). Pure: which part, in which pieces, and what stands in
 //! its place. If no summary can be had, the conversation leaves out its oldest turns instead.
 
-use super::conversation::size;
+use super::shortened::size;
 use crate::limits;
-use crate::text::{cut_units, elide_json, units};
+use crate::text::{counted, cut_units, elide_json, units};
 use crate::wire::{LlmCall, Message, Role, TaskType};
 
 const INSTRUCTIONS: &str = "You condense the earlier part of a conversation between a user and an AI agent, so that the agent can go on without it. Write for the agent, in the language of the conversation, in at most 1500 words:
@@ -24,22 +24,27 @@ pub(super) struct Plan {
     skipped: usize,
 }
 
-/// Does the history need it? `bytes`: what the conversation may have.
-pub(super) fn needed(history: &[Message], bytes: usize) -> bool {
+/// Bytes of some messages.
+fn weigh(messages: &[Message]) -> usize {
     // An assistant message costs the provider's frame as well.
     const FRAME: usize = 300;
-    let weigh = |message: &Message| size(message) + if message.role == Role::Assistant { FRAME } else { 0 };
-    let most = bytes.min(limits::COMPACT_TOKENS * limits::CHARS_PER_TOKEN);
-    history.len() > limits::COMPACT_KEEP_TURNS
-        && (history.len() > limits::COMPACT_TURNS || history.iter().map(weigh).sum::<usize>() > most)
+    messages.iter().map(|message| size(message) + if message.role == Role::Assistant { FRAME } else { 0 }).sum()
 }
 
-/// Divides a history. `request_max`: bytes of a request.
-pub(super) fn plan(history: &[Message], request_max: usize) -> Plan {
+/// Does the history need it? `bytes`: what the conversation may have.
+pub(super) fn needed(history: &[Message], bytes: usize) -> bool {
+    let most = bytes.min(limits::COMPACT_TOKENS * limits::CHARS_PER_TOKEN);
+    history.len() > limits::COMPACT_KEEP_TURNS && (history.len() > limits::COMPACT_TURNS || weigh(history) > most)
+}
+
+/// Divides a history. `bytes`: what the conversation may have; `request_max`: bytes of a request.
+pub(super) fn plan(history: &[Message], bytes: usize, request_max: usize) -> Plan {
     let mut older = history.len().saturating_sub(limits::COMPACT_KEEP_TURNS);
-    // The summary is acknowledged by the assistant, so the user speaks next.
-    while older > 0 && history.get(older).is_some_and(|message| message.role != Role::User) {
-        older -= 1;
+    // Recent turns for which there is no room anyway belong into the summary too.
+    if weigh(&history[older..]) + limits::SUMMARY_MAX_UNITS > bytes {
+        while older + 1 < history.len() && weigh(&history[older..]) > bytes / 4 * 3 {
+            older += 1;
+        }
     }
     let most = limits::COMPACT_CALL_BYTES.min(request_max / 2);
     let mut calls: Vec<Vec<(String, usize)>> = Vec::new();
@@ -103,17 +108,20 @@ pub(super) fn usable(summary: &str) -> Option<String> {
 }
 
 impl Plan {
-    /// The summary, acknowledged by the assistant, and what is left of the history after its older part.
+    /// The summary, and what is left of the history after its older part. The assistant acknowledges the summary where it
+    /// does not speak next anyway.
     pub(super) fn finish(&self, mut history: Vec<Message>, summary: &str) -> (Vec<Message>, Vec<Message>) {
-        let mut about = format!("[Summary of the {} earlier messages of this conversation", self.older - self.skipped);
+        let recent = history.split_off(self.older);
+        let count = counted(self.older - self.skipped, "earlier message");
+        let mut about = format!("[Summary of the {count} of this conversation");
         if self.skipped > 0 {
-            about.push_str(&format!("; {} older ones were left out", self.skipped));
+            about.push_str(&format!(", without the {} before", counted(self.skipped, "message")));
         }
-        let opening = vec![
-            Message::text(Role::User, format!("{about}.]\n\n{summary}")),
-            Message::text(Role::Assistant, "I have read the summary and go on from there."),
-        ];
-        (opening, history.split_off(self.older))
+        let mut opening = vec![Message::text(Role::User, format!("{about}.]\n\n{summary}"))];
+        if recent.first().is_none_or(|next| next.role == Role::User) {
+            opening.push(Message::text(Role::Assistant, "I have read the summary and go on from there."));
+        }
+        (opening, recent)
     }
 }
 
@@ -140,12 +148,14 @@ mod tests {
     fn each_call_fits_and_nothing_recent_is_lost() {
         for (turns, text, request_max) in [
             (400, "x".repeat(50_000), 10_000_000),
+            (7, "x".repeat(98_000), 10_000_000),
+            (8, "x".repeat(190_000), 10_000_000),
             (401, "€".repeat(15_000), 1_048_576),
             (50, "\u{1}".repeat(100_000), 1_048_576),
             (8, "short".to_owned(), 1_048_576),
         ] {
             let history = talk(turns, &text);
-            let plan = plan(&history, request_max);
+            let plan = plan(&history, limits::CONVERSATION_MAX_BYTES, request_max);
             assert!(!plan.calls.is_empty() && plan.calls.len() <= limits::COMPACT_CALLS_MAX);
             for call in &plan.calls {
                 let request = request(call, Some(&"s".repeat(limits::SUMMARY_MAX_UNITS)));
@@ -158,10 +168,11 @@ mod tests {
                 assert!(request.messages.len() <= limits::LLM_MESSAGES_MAX && size(&request) < request_max);
             }
             let (opening, recent) = plan.finish(history.clone(), "SUMMARY");
-            let after = [opening, recent].concat();
-            let kept = after.len() - 2;
-            assert!((6..=7).contains(&kept) && after[2..] == history[turns - kept..]);
-            assert_eq!((after[1].role, after[2].role), (Role::Assistant, Role::User));
+            let kept = recent.len();
+            let after = [opening.as_slice(), &recent].concat();
+            assert!((1..=6).contains(&kept) && after[opening.len()..] == history[turns - kept..]);
+            assert!(kept == 6 || kept * size(&history[0]) > limits::CONVERSATION_MAX_BYTES / 2, "{kept}");
+            assert!(after.windows(2).all(|pair| pair[0].role != pair[1].role), "they take turns");
             assert!(after[0].content.to_text("").contains("SUMMARY"));
             let last = plan.calls.last().unwrap().last().unwrap();
             assert!(last.contains(&format!("{} ", turns - kept - 1)), "the newest older turn is in it");

@@ -6,11 +6,11 @@
 //! needed, so that the beginning of the conversation stays the same for many rounds.
 
 use super::history::{filled, media, media_bytes, result_text};
+use super::round::{Answer, Round};
+use super::shortened::{Shortened, size};
 use crate::limits;
-use crate::text::{cut_units, units};
+use crate::text::counted;
 use crate::wire::{Block, Content, Message, Role};
-use serde::Serialize;
-use serde_json::Value;
 
 /// How much one request may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,29 +43,13 @@ impl Room {
     }
 }
 
-/// A call's result.
-#[derive(Debug, Clone)]
-struct Answer {
-    id: String,
-    text: String,
-}
-
-/// What the model said and what its calls gave.
-#[derive(Debug, Clone)]
-struct Round {
-    said: Message,
-    answers: Vec<Answer>,
-    /// Of its JSON. Kept, because counting costs as much as sending.
-    bytes: usize,
-}
-
 /// See the module.
 #[derive(Debug, Clone)]
 pub struct Conversation {
     /// Stands for what is older than the history, and outlasts it.
     summary: Vec<Message>,
     history: Vec<Message>,
-    message: String,
+    message: Shortened,
     media: Vec<Block>,
     rounds: Vec<Round>,
     /// Of what stands before the rounds.
@@ -73,6 +57,8 @@ pub struct Conversation {
     room: Room,
     left_out_turns: usize,
     left_out_rounds: usize,
+    /// The results of a round share a message.
+    merged: bool,
 }
 
 impl Conversation {
@@ -88,12 +74,13 @@ impl Conversation {
             opening_bytes: history.iter().map(size).sum::<usize>() + size(&message),
             summary: Vec::new(),
             history,
-            message,
+            message: message.into(),
             media,
             rounds: Vec::new(),
             room,
             left_out_turns: 0,
             left_out_rounds: 0,
+            merged: false,
         }
     }
 
@@ -104,22 +91,25 @@ impl Conversation {
 
     /// Adds a round: the model's message and a result, with its call's id, for each of the calls in it.
     pub fn add(&mut self, said: Message, results: impl IntoIterator<Item = (String, String)>) {
-        let answers = results.into_iter().map(|(id, text)| Answer { id, text: result_text(&text) }).collect();
-        self.rounds.push(Round::new(said, answers));
+        let results = results.into_iter().map(|(id, text)| (id, result_text(&text)));
+        self.rounds.push(Round::new(said, results));
     }
 
     /// The messages to send, after room was made for them.
     pub fn messages(&mut self) -> Vec<Message> {
         self.shrink();
+        let most = self.room.messages;
         // Results of one round may share a message; nothing is lost by it.
-        let merged = self.count(false) > self.room.messages;
-        while self.count(merged) > self.room.messages && (self.drop_turn().is_some() || self.drop_round()) {}
-        self.compose(merged)
+        self.merged |= self.count() > most;
+        if self.count() > most {
+            while self.count() > most - most / 10 && (self.drop_turn().is_some() || self.drop_round()) {}
+        }
+        self.compose()
     }
 
     /// Messages of [`Self::compose`], or one more.
-    fn count(&self, merged: bool) -> usize {
-        let results = |round: &Round| if merged { 1 } else { round.answers.len() };
+    fn count(&self) -> usize {
+        let results = |round: &Round| if self.merged { 1 } else { round.answers.len() };
         let note = usize::from(self.left_out_turns > 0);
         self.summary.len()
             + self.history.len()
@@ -128,14 +118,14 @@ impl Conversation {
             + self.rounds.iter().map(|round| 1 + results(round)).sum::<usize>()
     }
 
-    fn compose(&self, merged: bool) -> Vec<Message> {
+    fn compose(&self) -> Vec<Message> {
         let mut messages = [self.summary.as_slice(), &self.history].concat();
         if self.left_out_turns > 0 {
             let which = match self.summary.is_empty() {
-                true => format!("{} oldest messages of this conversation", self.left_out_turns),
-                false => format!("{} messages that followed this summary", self.left_out_turns),
+                true => counted(self.left_out_turns, "oldest message") + " of this conversation",
+                false => counted(self.left_out_turns, "message") + " that followed this summary",
             };
-            let note = format!("[The {which} were left out to make room.]");
+            let note = format!("[Left out to make room: the {which}.]");
             match messages.first_mut() {
                 Some(Message { role: Role::User, content: Content::Text(text) }) => {
                     *text = filled(&format!("{note}\n\n{text}"))
@@ -147,14 +137,11 @@ impl Conversation {
         messages.push(self.current());
         for round in &self.rounds {
             messages.push(round.said.clone());
-            let mut blocks = round
-                .answers
-                .iter()
-                .map(|answer| Block::ToolResult { tool_use_id: answer.id.clone(), content: answer.text.clone() });
-            match merged {
+            let blocks = round.answers.iter().map(Answer::block);
+            match self.merged {
                 true if !round.answers.is_empty() => messages.push(Message::blocks(Role::User, blocks.collect())),
                 true => {}
-                false => messages.extend(blocks.by_ref().map(|block| Message::blocks(Role::User, vec![block]))),
+                false => messages.extend(blocks.map(|block| Message::blocks(Role::User, vec![block]))),
             }
         }
         messages
@@ -162,12 +149,10 @@ impl Conversation {
 
     /// The current message, with its media in every round: a model that calls a tool must not lose sight of them.
     fn current(&self) -> Message {
-        let mut text = self.message.clone();
+        let mut text = self.message.show().into_owned();
         if self.left_out_rounds > 0 {
-            let note = format!(
-                "[The {} earliest rounds of tool calls of this turn were left out to make room.]",
-                self.left_out_rounds
-            );
+            let rounds = counted(self.left_out_rounds, "earliest round");
+            let note = format!("[Left out to make room: the {rounds} of tool calls of this turn.]");
             text = filled(&format!("{text}\n\n{note}"));
         }
         if self.media.is_empty() {
@@ -202,16 +187,16 @@ impl Conversation {
             bytes -= last.shorten_calls();
             bytes -= last.share(bytes, target);
         }
-        while bytes > self.room.text && self.drop_round() {
-            bytes = self.bytes();
+        if bytes > self.room.text {
+            while bytes > target && self.drop_round() {
+                bytes = self.bytes();
+            }
         }
         // What is left is the current message, and perhaps one round of hundreds of calls.
-        let mut keep = units(&self.message);
+        let mut keep = self.message.units();
         while bytes > self.room.text && keep > limits::SHORTENED_RESULT_UNITS {
             keep /= 2;
-            let before = size(&self.message);
-            self.message = shortened(&self.message, keep, "");
-            self.opening_bytes -= before - size(&self.message);
+            self.opening_bytes -= self.message.cut(keep, char::len_utf16, "");
             bytes = self.bytes();
         }
     }
@@ -245,110 +230,6 @@ impl Conversation {
         self.rounds.remove(0);
         self.left_out_rounds += 1;
         true
-    }
-}
-
-impl Round {
-    fn new(said: Message, answers: Vec<Answer>) -> Self {
-        // The JSON around a result that is a message of its own.
-        const FRAME: usize = 90;
-        let results: usize = answers.iter().map(|it| size(&it.text) + size(&it.id) + FRAME).sum();
-        Self { bytes: size(&said) + results, said, answers }
-    }
-
-    /// Shortens results until `excess` bytes are saved; returns how many were.
-    fn shorten_results(&mut self, excess: usize) -> usize {
-        let mut saved = 0;
-        for answer in &mut self.answers {
-            if saved >= excess {
-                break;
-            }
-            let before = size(&answer.text);
-            answer.text =
-                shortened(&answer.text, limits::SHORTENED_RESULT_UNITS, "; run the call again if you need the rest");
-            saved += before.saturating_sub(size(&answer.text));
-        }
-        self.saved(saved)
-    }
-
-    /// Shortens the arguments of the calls; returns the bytes saved.
-    fn shorten_calls(&mut self) -> usize {
-        let before = size(&self.said);
-        if let Content::Blocks(blocks) = &mut self.said.content {
-            for block in blocks {
-                if let Block::ToolUse { input, .. } = block {
-                    shorten_strings(input);
-                }
-            }
-        }
-        self.saved(before.saturating_sub(size(&self.said)))
-    }
-
-    /// Gives each result the same share of what the rest of a conversation of `bytes` leaves of `target`; returns the bytes
-    /// saved.
-    fn share(&mut self, bytes: usize, target: usize) -> usize {
-        let texts: usize = self.answers.iter().map(|answer| size(&answer.text)).sum();
-        let share = (target + texts).saturating_sub(bytes) / self.answers.len().max(1);
-        for answer in &mut self.answers {
-            // Parts of a text differ in bytes for each character, so one cut in proportion may not be enough.
-            let mut before = size(&answer.text);
-            while before > share {
-                let keep = (units(&answer.text) as u64 * share as u64 / before as u64) as usize;
-                answer.text = shortened(&answer.text, keep, "; ask for less at a time");
-                let after = size(&answer.text);
-                if after + after / 8 >= before {
-                    break;
-                }
-                before = after;
-            }
-        }
-        self.saved(texts.saturating_sub(self.answers.iter().map(|answer| size(&answer.text)).sum()))
-    }
-
-    fn saved(&mut self, bytes: usize) -> usize {
-        self.bytes -= bytes;
-        bytes
-    }
-}
-
-/// The beginning of a text, and a note.
-fn shortened(text: &str, keep: usize, advice: &str) -> String {
-    let length = units(text);
-    let kept = cut_units(text, keep);
-    let note = format!("\n[shortened to make room: the first {} of {length} characters{advice}]", units(kept));
-    match units(kept) + units(&note) < length {
-        true => format!("{kept}{note}"),
-        false => text.to_owned(),
-    }
-}
-
-fn shorten_strings(value: &mut Value) {
-    match value {
-        Value::String(text) if text.len() > limits::SHORTENED_ARGUMENT_UNITS => {
-            *text = shortened(text, limits::SHORTENED_ARGUMENT_UNITS / 2, "");
-        }
-        Value::Array(items) => items.iter_mut().for_each(shorten_strings),
-        Value::Object(fields) => fields.values_mut().for_each(shorten_strings),
-        _ => {}
-    }
-}
-
-/// Bytes of a value's JSON.
-pub(super) fn size(value: &impl Serialize) -> usize {
-    struct Counter(usize);
-    impl std::io::Write for Counter {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0 += bytes.len();
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut counter = Counter(0);
-    match serde_json::to_writer(&mut counter, value) {
-        Ok(()) => counter.0 + 1,
-        Err(_) => usize::MAX / 2,
     }
 }
 

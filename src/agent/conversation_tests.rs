@@ -1,4 +1,5 @@
 use super::*;
+use crate::text::units;
 use crate::wire::{Action, LlmCall, Meta};
 use proptest::prelude::*;
 use serde_json::json;
@@ -92,7 +93,7 @@ fn a_summary_outlasts_the_turns_after_it() {
         Conversation::new(talk(80, &"h".repeat(5000)), &Content::Text("task".into()), room(300_000)).after(summary);
     let messages = conversation.messages();
     let first = messages[0].content.to_text("");
-    assert!(first.contains("that followed this summary were left out") && first.ends_with("the summary"), "{first}");
+    assert!(first.contains("messages that followed this summary.]") && first.ends_with("the summary"), "{first}");
     assert!(
         messages.len() > 4 && messages.len() < 83 && messages[1] == Message::text(Role::Assistant, "read"),
         "{messages:?}"
@@ -133,7 +134,7 @@ fn room_is_made_where_it_is_missed_least() {
     let messages = conversation.messages();
     check(&messages, 10_000_000).unwrap();
     let text = |at: usize| serde_json::to_string(&messages[at]).unwrap();
-    assert!(text(12).contains("[shortened to make room: the first 1000 of 150002 characters; run the call again"));
+    assert!(text(12).contains("[shortened to make room: 149002 of 150002 characters left out here; let a command"));
     assert!(text(20).contains(&"r".repeat(150_000)), "the last round is whole");
     assert!(text(11).contains(&"a".repeat(3000)), "arguments were not needed");
     assert_eq!(messages[..10], talk(10, &"h".repeat(5000)));
@@ -141,6 +142,27 @@ fn room_is_made_where_it_is_missed_least() {
     let (said, ids) = calls(5, 1, "x");
     conversation.add(said, ids.into_iter().map(|id| (id, "small".into())));
     assert_eq!(conversation.messages()[..messages.len()], messages);
+}
+
+#[test]
+fn what_was_cut_once_stays_as_it_is() {
+    let mut conversation =
+        Conversation::new(talk(100, "h"), &Content::Text("task".into()), Room::new(10_000_000, 50_000));
+    let (mut sent, mut changes) = (Vec::new(), 0);
+    for round in 0..70 {
+        let (said, ids) = calls(round, 1, &"a".repeat(2000));
+        conversation.add(said, ids.into_iter().map(|id| (id, "r".repeat(40_000))));
+        let messages = conversation.messages();
+        let same = messages.iter().zip(&sent).take_while(|(now, before)| now == before).count();
+        changes += usize::from(same < sent.len());
+        let text = serde_json::to_string(&messages).unwrap();
+        for shown in text.split("[shortened to make room: ").skip(1) {
+            assert!(shown.starts_with("39000 of 40000 characters left out here; let"), "{}", &shown[..90]);
+        }
+        sent = messages;
+    }
+
+    assert!(changes <= 20, "{changes} of 70 requests do not continue the one before");
 }
 
 #[test]
@@ -157,7 +179,7 @@ fn hundreds_of_messages_become_two_hundred() {
         check(&conversation.messages(), 10_000_000).unwrap();
     }
     let first = serde_json::to_string(&conversation.messages()[0]).unwrap();
-    assert!(first.contains("oldest messages of this conversation were left out"), "{first}");
+    assert!(first.contains("oldest messages of this conversation.]"), "{first}");
 }
 
 proptest! {
@@ -196,8 +218,8 @@ proptest! {
 fn recounted(conversation: Conversation) -> Conversation {
     let opening = conversation.summary.iter().chain(&conversation.history).map(size).sum::<usize>();
     Conversation {
-        opening_bytes: opening + size(&conversation.message),
-        rounds: conversation.rounds.into_iter().map(|round| Round::new(round.said, round.answers)).collect(),
+        opening_bytes: opening + size(&conversation.message.show()),
+        rounds: conversation.rounds.into_iter().map(Round::measured).collect(),
         ..conversation
     }
 }

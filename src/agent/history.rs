@@ -14,7 +14,11 @@ pub fn history(turns: &[HistoryTurn]) -> Vec<Message> {
 }
 
 fn turn(turn: &HistoryTurn) -> Message {
-    let text = turn.content.to_text("\n");
+    let text = match (turn.content.to_text("\n"), &turn.content) {
+        // Media of earlier turns are dropped (PROTOCOL §6.5), but who sent only those did say something.
+        (text, Content::Blocks(blocks)) if text.trim().is_empty() => notes(blocks),
+        (text, _) => text,
+    };
     if turn.role != "user" {
         return Message::text(Role::Assistant, filled(&text));
     }
@@ -22,6 +26,12 @@ fn turn(turn: &HistoryTurn) -> Message {
         Some(sender) => Message::text(Role::User, filled(&format!("[{sender}]: {text}"))),
         None => Message::text(Role::User, filled(&text)),
     }
+}
+
+/// A line for each of some media.
+fn notes(blocks: &[Block]) -> String {
+    let named = blocks.iter().filter_map(described).take(limits::ATTACHMENT_NOTES_MAX);
+    named.map(|(_, what)| left_out(&what, "sent with an earlier message")).collect::<Vec<_>>().join("\n")
 }
 
 /// A name that cannot end its own bracket or start another line.
@@ -54,22 +64,31 @@ pub(super) fn result_text(text: &str) -> String {
     }
 }
 
-/// The current message's media as blocks the host takes, as many as fit into `bytes` together; the others become notes.
-/// Unresolved references are left out (PROTOCOL §6.4).
+/// The current message's media as blocks the host takes, as many as fit into `bytes` together. The others become notes, and
+/// so do references that the host did not resolve: they are not passed on (PROTOCOL §6.4).
 pub(super) fn media(message: &Content, bytes: usize) -> Vec<Block> {
     let Content::Blocks(blocks) = message else { return Vec::new() };
-    let mut left = bytes;
+    let (mut left, mut notes) = (bytes, 0);
     let mut kept = Vec::new();
     for block in blocks {
         let Some((data, what)) = described(block) else { continue };
-        if let Err(why) = acceptable(block) {
-            kept.push(note(&what, why));
-        } else if data > left {
-            kept.push(note(&what, "too large to be passed on"));
-        } else {
-            left -= data;
-            kept.push(block.clone());
+        let fits = if data > left { Err("too large to be passed on") } else { Ok(()) };
+        match acceptable(block).and(fits) {
+            Ok(()) => {
+                left -= data;
+                kept.push(block.clone());
+            }
+            Err(why) => {
+                notes += 1;
+                if notes <= limits::ATTACHMENT_NOTES_MAX {
+                    kept.push(Block::Text { text: left_out(&what, why) });
+                }
+            }
         }
+    }
+    if notes > limits::ATTACHMENT_NOTES_MAX {
+        let more = notes - limits::ATTACHMENT_NOTES_MAX;
+        kept.push(Block::Text { text: format!("[More attachments left out: {more}.]") });
     }
     kept
 }
@@ -90,6 +109,8 @@ fn described(block: &Block) -> Option<(usize, String)> {
             data.len() + mime_type.len() + filename.len() * 2 + FRAME,
             format!("file {filename} ({mime_type}, {} bytes)", data.len() / 4 * 3),
         )),
+        Block::Image { mime_type, .. } => Some((0, format!("image ({mime_type})"))),
+        Block::File { mime_type, filename, .. } => Some((0, format!("file {filename} ({mime_type})"))),
         _ => None,
     }
 }
@@ -113,13 +134,14 @@ fn acceptable(block: &Block) -> Result<(), &'static str> {
                 false => Err("its name or type is too long"),
             }
         }
+        Block::Image { .. } | Block::File { .. } => Err("the host could not find it"),
         _ => Ok(()),
     }
 }
 
-fn note(what: &str, why: &str) -> Block {
+fn left_out(what: &str, why: &str) -> String {
     let what = what.replace('\0', "\u{2400}");
-    Block::Text { text: format!("[Attachment left out: {}: {why}.]", cut_units(&what, limits::FILENAME_MAX_UNITS)) }
+    format!("[Attachment left out: {}: {why}.]", cut_units(&what, limits::FILENAME_MAX_UNITS))
 }
 
 #[cfg(test)]
@@ -144,6 +166,10 @@ mod tests {
         ] {
             assert_eq!(turn(&said(role, text, sender)), wanted);
         }
+        let image = Block::ImageData { data: "AAAA".into(), mime_type: "image/png".into() };
+        let sent = HistoryTurn { content: Content::Blocks(vec![image]), ..said("user", "", Some("a")) };
+        let note = "[a]: [Attachment left out: image (image/png, 3 bytes): sent with an earlier message.]";
+        assert_eq!(turn(&sent), Message::text(Role::User, note));
         let Content::Text(long) = turn(&said("user", "x", Some(&"y".repeat(500)))).content else { panic!() };
         assert_eq!(long.len(), limits::SENDER_MAX_CHARS + 5);
     }
@@ -189,13 +215,18 @@ mod tests {
             .iter()
             .filter_map(|block| if let Block::Text { text } = block { Some(text.as_str()) } else { None })
             .collect();
-        assert_eq!(kept.len(), 7);
-        assert_eq!(texts.len(), 5, "{texts:?}");
+        assert_eq!(kept.len(), 8);
+        assert_eq!(texts.len(), 6, "{texts:?}");
+        assert_eq!(texts[3], "[Attachment left out: image (image/png): the host could not find it.]");
         assert_eq!(
-            texts[4],
+            texts[5],
             "[Attachment left out: file big.pdf (application/pdf, 1500 bytes): too large to be passed on.]"
         );
         assert!(media_bytes(&kept) <= 1000);
         assert!(media(&Content::Text("x".into()), 1000).is_empty());
+        let many = vec![image("image/tiff", "AAAA"); 10_000];
+        let kept = media(&Content::Blocks(many), 1000);
+        assert_eq!(kept.len(), limits::ATTACHMENT_NOTES_MAX + 1);
+        assert_eq!(kept.last(), Some(&Block::Text { text: "[More attachments left out: 9980.]".into() }));
     }
 }

@@ -5,7 +5,9 @@ mod conversation;
 mod history;
 mod opening;
 mod reply;
+mod round;
 mod run;
+mod shortened;
 
 pub use conversation::{Conversation, Room};
 pub use history::history;

@@ -1,9 +1,10 @@
 //! A turn's beginning: the history, summarised where it is too long, and the current message.
 
 use super::compact;
-use super::conversation::{Conversation, Room, size};
+use super::conversation::{Conversation, Room};
 use super::history::history;
 use super::run::Brief;
+use super::shortened::size;
 use crate::limits;
 use crate::link::Host;
 use crate::wire::{Action, Chunk, Payload, ToolSpec};
@@ -14,7 +15,7 @@ pub(super) async fn open(brief: &Brief, payload: &Payload, host: &Host, tools: &
     let room = Room::new(host.request_max_bytes(), overhead(brief, tools));
     let (mut summary, mut turns) = (Vec::new(), history(&payload.history));
     if compact::needed(&turns, room.text_bytes()) {
-        let plan = compact::plan(&turns, host.request_max_bytes());
+        let plan = compact::plan(&turns, room.text_bytes(), host.request_max_bytes());
         match summarise(&plan, &host.unwatched()).await {
             Ok(text) => (summary, turns) = plan.finish(turns, &text),
             Err(error) => tracing::warn!(component = "runner", error = error.as_str(), "compaction_failed"),

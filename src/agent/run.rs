@@ -7,7 +7,7 @@ use crate::limits;
 use crate::link::{CallError, Host};
 use crate::tools::Toolbox;
 use crate::wire::{Action, LlmCall, Message, ModelFault, Payload, Role, Usage};
-use futures_util::StreamExt;
+use futures_util::future::join_all;
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -96,7 +96,7 @@ pub async fn run(
         if round.calls.is_empty() {
             if round.cut {
                 // Whoever reads half an answer must not take it for a whole one.
-                ended.add(&format!("[The reply was cut at its limit of {} tokens.]", brief.max_tokens), say);
+                ended.add(&format!("[The reply was cut at its limit of {}.]", tokens(brief.max_tokens)), say);
             }
             return ended;
         }
@@ -166,9 +166,8 @@ async fn execute(calls: &[Call], tools: &Arc<Toolbox>, started: &mut usize, max_
     let writes = |plan: &Result<&Call, String>| plan.as_ref().is_ok_and(|call| tools.writes(&call.name));
     let mut texts = Vec::with_capacity(planned.len());
     for group in planned.chunk_by(|one, next| writes(one) == writes(next)) {
-        let running = group.iter().map(|plan| run_one(plan.clone(), tools));
-        let done = futures_util::stream::iter(running).buffered(limits::TOOL_CALLS_PARALLEL);
-        texts.extend(done.collect::<Vec<_>>().await);
+        // All at once: no more than [`limits::TOOL_CALLS_MAX`] do anything, and none may wait behind a command that sleeps.
+        texts.extend(join_all(group.iter().map(|plan| run_one(plan.clone(), tools))).await);
     }
     texts
 }
@@ -193,12 +192,13 @@ async fn run_one(plan: Result<&Call, String>, tools: &Arc<Toolbox>) -> String {
 /// Decides, in call order, what runs; `Err` is the result of a call that does not.
 fn plan<'c>(call: &'c Call, tools: &Toolbox, started: &mut usize, max_tokens: u32) -> Result<&'c Call, String> {
     if !tools.has(&call.name) {
-        return Err(format!("Tool {} not found", crate::text::cut_units(&call.name, limits::TOOL_ID_MAX_UNITS)));
+        return Err(tools.not_found(&call.name));
     }
     if call.cut {
         return Err(format!(
-            "Error: the reply was cut at its limit of {max_tokens} tokens, so the arguments of this call may be \
-             incomplete and it was not run. Send it again in smaller parts."
+            "Error: the reply was cut at its limit of {}, so the arguments of this call may be \
+             incomplete and it was not run. Send it again in smaller parts.",
+            tokens(max_tokens)
         ));
     }
     if *started >= limits::TOOL_CALLS_MAX {
@@ -209,6 +209,10 @@ fn plan<'c>(call: &'c Call, tools: &Toolbox, started: &mut usize, max_tokens: u3
     }
     *started += 1;
     Ok(call)
+}
+
+fn tokens(count: u32) -> String {
+    crate::text::counted(count as usize, "token")
 }
 
 #[cfg(test)]

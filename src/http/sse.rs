@@ -2,9 +2,9 @@
 
 use crate::limits;
 use bytes::Bytes;
-use futures_util::{Stream, StreamExt, TryStreamExt};
+use futures_util::{Stream, StreamExt};
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
+use hyper::body::Body;
 use std::io;
 use std::pin::Pin;
 use tokio::io::AsyncRead;
@@ -41,8 +41,8 @@ pub struct Events {
 
 impl Events {
     /// The events of a response's body.
-    pub fn of_body(body: Incoming) -> Self {
-        Self::of_chunks(body.into_data_stream().map_err(io::Error::other))
+    pub fn of_body(body: impl Body<Data = Bytes, Error = io::Error> + Send + 'static) -> Self {
+        Self::of_chunks(body.into_data_stream())
     }
 
     /// The events of a stream of pieces, wherever they were cut.

@@ -1,5 +1,6 @@
 //! The client for HTTP over a Unix socket.
 
+use super::PostError;
 use crate::limits;
 use bytes::Bytes;
 use http_body_util::Full;
@@ -10,20 +11,6 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use hyperlocal::UnixConnector;
 use std::path::PathBuf;
-
-/// Why there is no response.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum UnixError {
-    /// Nobody listens there, or the queue is full.
-    #[error("the socket cannot be reached: {0}")]
-    Unreachable(String),
-    /// The exchange broke off.
-    #[error("the connection broke off: {0}")]
-    Broken(String),
-    /// The request cannot be put into HTTP.
-    #[error("the request cannot be sent: {0}")]
-    Request(String),
-}
 
 /// Posts to one socket, each request on a connection of its own: whether a kept one is still alive cannot be known, and
 /// a model call is too dear to be sent twice by the client's own decision.
@@ -44,8 +31,8 @@ impl UnixClient {
     }
 
     /// Posts `body` and returns when the response's head is here.
-    pub async fn post(&self, path: &str, headers: HeaderMap, body: Bytes) -> Result<Response<Incoming>, UnixError> {
-        let request = |error: &dyn std::fmt::Display| UnixError::Request(error.to_string());
+    pub async fn post(&self, path: &str, headers: HeaderMap, body: Bytes) -> Result<Response<Incoming>, PostError> {
+        let request = |error: &dyn std::fmt::Display| PostError::Request(error.to_string());
         let mut message = Request::builder()
             .method(Method::POST)
             .uri(hyperlocal::Uri::new(&self.socket, path))
@@ -55,8 +42,8 @@ impl UnixClient {
         // The client's own would be the socket's path in hexadecimal.
         message.headers_mut().insert(HOST, HeaderValue::from_static("localhost"));
         self.client.request(message).await.map_err(|error| match error.is_connect() {
-            true => UnixError::Unreachable(innermost(&error)),
-            false => UnixError::Broken(innermost(&error)),
+            true => PostError::Unreachable(innermost(&error)),
+            false => PostError::Broken(innermost(&error)),
         })
     }
 }

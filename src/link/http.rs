@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 /// The link of the HTTP mode.
 pub struct HttpLink {
-    url: String,
+    base: String,
     llm_timeout: Duration,
     clients: RwLock<Clients>,
 }
@@ -34,8 +34,7 @@ impl Clients {
 impl HttpLink {
     /// A link to the host at `base` (`AX_HOST_URL`). Connects with the first call.
     pub fn new(base: &str, llm_timeout: Duration) -> Result<Self, ClientError> {
-        let url = format!("{}/internal/ipc", base.trim_end_matches('/'));
-        Ok(Self { url, llm_timeout, clients: RwLock::new(Clients::new(None)?) })
+        Ok(Self { base: base.trim_end_matches('/').to_owned(), llm_timeout, clients: RwLock::new(Clients::new(None)?) })
     }
 
     fn clients(&self) -> Clients {
@@ -93,7 +92,12 @@ impl HttpLink {
     }
 
     fn request(&self, client: &Client, body: Vec<u8>, context: &CallContext) -> reqwest::RequestBuilder {
-        client.post(&self.url).headers(headers(context)).body(body)
+        client.post(format!("{}/internal/ipc", self.base)).headers(headers(context)).body(body)
+    }
+
+    /// A request to another of the host's paths, on a connection of its own.
+    pub(super) fn post(&self, path: &str) -> reqwest::RequestBuilder {
+        self.clients().fresh.post(format!("{}{path}", self.base))
     }
 }
 
@@ -107,7 +111,7 @@ impl HostLink for HttpLink {
     }
 
     fn trust(&self, authority: &str) {
-        if !self.url.starts_with("https:") {
+        if !self.base.starts_with("https:") {
             return;
         }
         match Clients::new(Some(authority)) {

@@ -6,7 +6,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
 
@@ -69,13 +70,16 @@ struct Places {
 
 impl Places {
     fn open() -> Self {
-        let path = CONFIG.get().and_then(|(file, _)| file.as_ref());
-        let file = path.and_then(|path| {
-            std::fs::create_dir_all(path.parent()?).ok()?;
-            OpenOptions::new().create(true).append(true).open(path).ok()
-        });
-        Self { file }
+        Self { file: CONFIG.get().and_then(|(file, _)| open_file(file.as_ref()?)) }
     }
+}
+
+/// Commands can reach the place: opening a pipe planted there would wait for its other end, and a link leads elsewhere.
+fn open_file(path: &Path) -> Option<File> {
+    std::fs::create_dir_all(path.parent()?).ok()?;
+    let mut options = OpenOptions::new();
+    options.create(true).append(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY);
+    options.open(path).ok().filter(|file| file.metadata().is_ok_and(|found| found.is_file()))
 }
 
 impl Write for Places {

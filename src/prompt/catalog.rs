@@ -4,9 +4,8 @@ use super::PromptInput;
 use super::budget::{Module, Otherwise};
 use super::line;
 use crate::tools::catalog::{Offer, offer};
-use crate::wire::CatalogEntry;
-use serde_json::Value;
-use std::collections::BTreeMap;
+use crate::wire::{CatalogEntry, Members, Ordered};
+use std::collections::{BTreeMap, HashSet};
 
 const INDIRECT: &str = "These tools are called through `call_tool` (`tool` and `args`).
 - Look up the schema with `describe_tools` before you use a tool for the first time.
@@ -48,12 +47,15 @@ fn listing(tools: &[(&str, &CatalogEntry)]) -> String {
 }
 
 /// `id, state?, _select?`
-fn parameters(schema: &Value) -> String {
-    let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+fn parameters(schema: &Ordered) -> String {
+    let field = |key: &str| schema.as_object().and_then(|schema| schema.get(key));
+    let required = field("required").and_then(Ordered::as_list).into_iter().flatten();
+    let required: HashSet<&str> = required.filter_map(Ordered::as_str).collect();
     let mut names: Vec<String> = Vec::new();
-    for name in schema["properties"].as_object().into_iter().flat_map(|properties| properties.keys()) {
+    let properties = field("properties").and_then(Ordered::as_object);
+    for (name, _) in properties.into_iter().flat_map(Members::iter) {
         if name != "_select" {
-            let mark = if required.contains(&name.as_str()) { "" } else { "?" };
+            let mark = if required.contains(name) { "" } else { "?" };
             names.push(format!("{}{mark}", line::name(name)));
         }
     }

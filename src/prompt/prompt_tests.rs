@@ -44,7 +44,7 @@ fn entry(name: &str, skill: &str) -> CatalogEntry {
         name: name.into(),
         skill: skill.into(),
         summary: "Fetch one.\n# not a heading".into(),
-        schema: json!({"type": "object", "properties": {"id": {}, "state": {}}, "required": ["id"]}),
+        schema: (&json!({"type": "object", "properties": {"id": {}, "state": {}}, "required": ["id"]})).into(),
     }
 }
 

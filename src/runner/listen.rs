@@ -6,12 +6,11 @@ use super::life::answered_turn;
 use super::recent::Recent;
 use super::session::Session;
 use super::signals::Stop;
-use super::{answer, intake};
+use super::{answer, intake, work};
 use crate::limits;
 use crate::link::{CallContext, Host, HostLink, SocketLink};
 use crate::log;
-use crate::wire::{Action, Payload};
-use serde::Deserialize;
+use crate::wire::{Action, Ordered, Payload};
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
@@ -53,14 +52,18 @@ pub(super) async fn run(config: Config, path: &Path, stop: &Stop) -> Result<(), 
 
 /// The first turn and those that follow it. An answer that does not reach the host ends them: nobody will dial again.
 async fn turns(session: &mut Session, first: Payload, host: &Host, idle_limit: u32, stop: &Stop) -> Result<(), Fatal> {
-    let mut next = Some(first);
+    let mut next: Option<Result<Payload, String>> = Some(Ok(first));
     let mut recent = Recent::default();
-    while let Some(payload) = next.take() {
-        if recent.is_new(payload.request_id.as_deref()) {
-            answered_turn(session, &payload, stop).await?;
-            if payload.single_turn {
-                break;
+    while let Some(work) = next.take() {
+        match work {
+            Err(reason) => work::refuse(host, &reason).await?,
+            Ok(payload) if recent.is_new(payload.request_id.as_deref()) => {
+                answered_turn(session, &payload, stop).await?;
+                if payload.single_turn {
+                    break;
+                }
             }
+            Ok(_) => tracing::warn!(component = "runner", "work_repeated"),
         }
         if stop.token().is_cancelled() {
             break;
@@ -100,25 +103,21 @@ async fn accept(
     accepted
 }
 
-/// Asks for the next work item (PROTOCOL §5.2). A host that does not serve the question has no more work.
-async fn more_work(host: &Host, idle_limit: u32, stop: &Stop) -> Option<Payload> {
-    #[derive(Deserialize)]
-    struct Work {
-        payload: Option<String>,
-    }
+/// Asks for the next work item (PROTOCOL §5.2); `Err` says why the one that came cannot be used. A host that does not serve
+/// the question has no more work.
+async fn more_work(host: &Host, idle_limit: u32, stop: &Stop) -> Option<Result<Payload, String>> {
     for waited in 1..=idle_limit {
         tracing::info!(component = "runner", "work_loop_waiting");
         let reply = host.call(&Action::FetchWork {}).await.ok()?;
         reply.accepted().ok()?;
-        let work = reply.read::<Work>().ok()?.payload.filter(|payload| !payload.is_empty());
-        if let Some(work) = work {
-            return match Payload::read(work.as_bytes()) {
-                Ok(payload) => Some(payload),
-                Err(error) => {
-                    let _ = answer::deliver(host, &format!("Agent error: {error}")).await;
-                    None
-                }
-            };
+        match reply.fields().and_then(|mut fields| fields.remove("payload")) {
+            None => {}
+            Some(Ordered::Bare(word)) if ["null", "false", "0"].contains(&&*word) => {}
+            Some(Ordered::Text(work)) if work.is_empty() => {}
+            Some(Ordered::Text(work)) => {
+                return Some(Payload::read(work.as_bytes()).map_err(|error| error.to_string()));
+            }
+            Some(_) => return Some(Err("the work item is not a text".to_owned())),
         }
         if waited < idle_limit {
             tokio::select! {

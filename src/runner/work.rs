@@ -1,14 +1,14 @@
 //! HTTP mode: one turn after the other, as work comes (PROTOCOL §4.4, §5.1).
 
 use super::answer;
-use super::config::Config;
+use super::config::{Agent, Config};
 use super::desk::{Desk, Item};
 use super::exit::Fatal;
 use super::life::answered_turn;
 use super::recent::Recent;
 use super::session::Session;
 use super::signals::Stop;
-use crate::link::{CallContext, Host, HttpLink};
+use crate::link::{AnthropicLink, CallContext, Host, HttpLink};
 use crate::wire::Meta;
 use std::sync::Arc;
 
@@ -20,9 +20,16 @@ pub(super) async fn run(config: Config, url: &str, stop: &Stop) -> Result<(), Fa
     let mut desk = desk.map_err(|error| Fatal::Client(error.to_string()))?;
     let idle_limit = config.max_idle_polls;
     // What is wrong with the launch is the first turn's answer: the host learns of it in no other way.
-    let mut session = match config.agent().and_then(|_| Session::new(config, link.clone())) {
+    let begun = config.agent().and_then(|agent| {
+        let timeout = config.llm_timeout;
+        match agent {
+            Agent::Pi => Session::new(config, link.clone()),
+            Agent::Claude => Session::new(config, Arc::new(AnthropicLink::over_http(link.clone(), timeout))),
+        }
+    });
+    let mut session = match begun {
         Ok(session) => session,
-        Err(fatal) => return refuse(&desk, link, fatal, stop).await,
+        Err(fatal) => return refuse_all(&desk, link, fatal, stop).await,
     };
     let mut recent = Recent::default();
     let mut idle = 0;
@@ -46,10 +53,9 @@ pub(super) async fn run(config: Config, url: &str, stop: &Stop) -> Result<(), Fa
             }
             Item::Work(payload) => *payload,
             Item::Unusable { reason, token } => {
-                tracing::error!(component = "runner", error = reason.as_str(), "work_loop_error");
                 let context = CallContext { meta: Meta::default(), token: token.or_else(|| desk.token.clone()) };
                 let host = Host::new(link.clone(), context, stop.token().child_token());
-                let _ = answer::deliver(&host, &format!("Agent error: {reason}")).await;
+                let _ = refuse(&host, &reason).await;
                 desk.warm();
                 continue;
             }
@@ -70,8 +76,14 @@ pub(super) async fn run(config: Config, url: &str, stop: &Stop) -> Result<(), Fa
     ended
 }
 
+/// Work that cannot be used is logged and answered, in both loops; then they go on (PROTOCOL §5.4).
+pub(super) async fn refuse(host: &Host, reason: &str) -> Result<(), Fatal> {
+    tracing::error!(component = "runner", error = reason, "work_loop_error");
+    answer::deliver(host, &format!("Agent error: {reason}")).await
+}
+
 /// Answers the first turn with the reason why there will be none.
-async fn refuse(desk: &Desk, link: Arc<HttpLink>, fatal: Fatal, stop: &Stop) -> Result<(), Fatal> {
+async fn refuse_all(desk: &Desk, link: Arc<HttpLink>, fatal: Fatal, stop: &Stop) -> Result<(), Fatal> {
     if let Some(Item::Work(payload)) = desk.wait(stop).await {
         let meta = payload.meta();
         let token = payload.ipc_token.or_else(|| desk.token.clone());

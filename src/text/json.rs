@@ -12,6 +12,11 @@ fn cost(c: char) -> usize {
     }
 }
 
+/// Bytes `c` takes inside a JSON string.
+pub fn json_bytes(c: char) -> usize {
+    cost(c) - c.len_utf16() + c.len_utf8()
+}
+
 /// Length of `text` in UTF-16 units once it is escaped, without the quotes.
 pub fn json_units(text: &str) -> usize {
     text.chars().map(cost).sum()
@@ -61,7 +66,7 @@ mod tests {
     fn every_character_costs_what_serde_writes() {
         for c in (0..=0x10_ffff).filter_map(char::from_u32) {
             let written = serde_json::to_string(&c).unwrap();
-            assert_eq!(cost(c), units(&written) - 2, "{c:?}");
+            assert_eq!((cost(c), json_bytes(c)), (units(&written) - 2, written.len() - 2), "{c:?}");
         }
     }
 

@@ -14,8 +14,13 @@ mod wide;
 pub use binary::is_binary;
 pub use head_tail::HeadTail;
 pub use javascript::{trim, url};
-pub use json::{cut_json, elide_json, json_units};
+pub use json::{cut_json, elide_json, json_bytes, json_units};
 pub use replace::{NoEdit, Replaced, replace};
 pub use utf8::whole_end;
 pub use utf16::{cut_units, units};
 pub use wide::wide;
+
+/// `1 line`, `2 lines`.
+pub fn counted(count: usize, one: &str) -> String {
+    format!("{count} {one}{}", if count == 1 { "" } else { "s" })
+}

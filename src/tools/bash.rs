@@ -2,7 +2,7 @@
 
 use super::Finished;
 use super::arguments::whole;
-use super::fields::{Field, Kind, TEXT, optional, required};
+use super::fields::{Field, Kind, optional, required};
 use super::schema::Schema;
 use crate::gate::{Approved, Proposal};
 use crate::limits;
@@ -20,6 +20,8 @@ use tokio_util::sync::CancellationToken;
 /// What a shell reports for a time limit and for an interrupt.
 const EXIT_TIMED_OUT: i32 = 124;
 const EXIT_CANCELLED: i32 = 130;
+/// What the model is told of a silent command.
+const NO_OUTPUT: &str = "(no output)";
 /// Added to a signal's number.
 const EXIT_SIGNAL: i32 = 128;
 /// The command did not run, or how it ended is unknown.
@@ -54,7 +56,7 @@ impl Proposal for Args {
 }
 
 const FIELDS: &[Field] = &[
-    required("command", TEXT, "The command; may have several lines."),
+    required("command", Kind::Text(limits::COMMAND_MAX_UNITS), "The command; may have several lines."),
     optional("timeout_ms", Kind::Int(1, limits::BASH_TIMEOUT_MAX.as_millis() as i64), "Time limit in milliseconds."),
 ];
 
@@ -117,10 +119,8 @@ fn finished(command: String, time: Duration, ended: Ended, repair: Option<Repair
         );
     }
     let note = (!notes.is_empty()).then(|| notes.join(". "));
-    let output = match output.is_empty() {
-        true => "(no output)".to_owned(),
-        false => check::fitted(&output, limits::CONTENT_MAX_UNITS),
-    };
+    let silent = output.is_empty();
+    let output = if silent { NO_OUTPUT.to_owned() } else { check::fitted(&output, limits::CONTENT_MAX_UNITS) };
     let (code, heading) = match ended.end {
         End::Exit(0) => (0, String::new()),
         End::Exit(code) => (code, format!("Exit code {code}\n")),
@@ -150,7 +150,14 @@ fn finished(command: String, time: Duration, ended: Ended, repair: Option<Repair
         ),
     };
     let text = result(&heading, narrow.as_ref().unwrap_or(&output), note.as_deref());
-    let reported = if ended.end == End::Lost { format!("{heading}{output}") } else { output };
+    let reported = match ended.end {
+        End::Lost => format!("{heading}{output}"),
+        // In the host's own words (PROTOCOL §8.3).
+        End::TimedOut if silent => "Command timed out".to_owned(),
+        End::Exit(0) => output,
+        _ if silent => "Command failed".to_owned(),
+        _ => output,
+    };
     Finished { text, report: Some(Report::command(command, reported, code)) }
 }
 

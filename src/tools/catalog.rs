@@ -5,7 +5,7 @@
 //! left to `call_tool`.
 
 use super::arguments;
-use crate::wire::{CatalogEntry, DispatchMode, ToolSpec};
+use crate::wire::{CatalogEntry, DispatchMode, Ordered, ToolSpec};
 use crate::{limits, text};
 use serde_json::{Map, Value, json};
 use std::collections::HashSet;
@@ -61,23 +61,21 @@ impl Direct<'_> {
     pub fn spec(&self) -> ToolSpec {
         let mut schema = self.entry.schema.as_object().cloned().unwrap_or_default();
         // Providers insist on it, and the arguments of `call_tool` are an object in any case.
-        schema.insert("type".to_owned(), json!("object"));
-        let properties = schema.entry("properties").or_insert_with(|| json!({}));
-        if !properties.is_object() {
-            *properties = Value::Object(Map::new());
+        schema.insert("type", "object".into());
+        let mut properties = schema.get("properties").and_then(Ordered::as_object).cloned().unwrap_or_default();
+        if properties.get("_select").is_none() {
+            let select =
+                json!({"type": "string", "description": "Optional jq program applied to the result by the host."});
+            properties.insert("_select", (&select).into());
         }
-        if let Some(properties) = properties.as_object_mut() {
-            properties.entry("_select").or_insert_with(
-                || json!({"type": "string", "description": "Optional jq program applied to the result by the host."}),
-            );
-        }
+        schema.insert("properties", Ordered::Object(properties));
         let summary = match self.entry.summary.trim() {
             "" => "A catalog tool without a description.",
             summary => summary,
         };
         let description = format!("{summary} (skill {})", self.entry.skill).replace('\0', "\u{2400}");
         let description = text::cut_units(&description, limits::TOOL_DESCRIPTION_MAX_UNITS);
-        ToolSpec::new(self.name.as_str(), description, &Value::Object(schema))
+        ToolSpec::new(self.name.as_str(), description, &schema)
     }
 }
 
@@ -85,8 +83,13 @@ impl Direct<'_> {
 /// values are for the tool's own server to judge, and so is a field with a default.
 pub(super) fn missing(entry: &CatalogEntry, args: &Map<String, Value>) -> Option<String> {
     const SHOWN: usize = 5;
-    let required = entry.schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let has_default = |name: &str| entry.schema["properties"][name].get("default").is_some();
+    let schema = entry.schema.as_object()?;
+    let required = schema.get("required").and_then(Ordered::as_list).into_iter().flatten().filter_map(Ordered::as_str);
+    let properties = schema.get("properties").and_then(Ordered::as_object);
+    let has_default = |name: &str| {
+        let property = properties.and_then(|properties| properties.get(name)?.as_object());
+        property.is_some_and(|property| property.get("default").is_some())
+    };
     let missing: Vec<&str> = required.filter(|name| !args.contains_key(*name) && !has_default(name)).collect();
     let shown = |name: &&str| arguments::preview(&json!(name));
     let mut names: Vec<String> = missing.iter().take(SHOWN).map(shown).collect();
@@ -128,7 +131,7 @@ mod tests {
     use super::*;
 
     fn entry(name: &str, schema: Value) -> CatalogEntry {
-        CatalogEntry { name: name.into(), skill: "s".into(), summary: "does it".into(), schema }
+        CatalogEntry { name: name.into(), skill: "s".into(), summary: "does it".into(), schema: (&schema).into() }
     }
 
     fn acceptable(name: &str) -> bool {

@@ -1,6 +1,6 @@
 //! `edit_file`: one text in a file replaced by another, and nothing else changed.
 
-use super::fields::{Field, Kind, TEXT, optional, required};
+use super::fields::{Field, Kind, optional, required};
 use super::file_result::{confined, done, failed};
 use super::schema::Schema;
 use super::{Finished, skill};
@@ -15,9 +15,13 @@ use serde::{Deserialize, Serialize};
 const MAX_BYTES: usize = limits::FILE_MAX_BYTES as usize;
 
 const FIELDS: &[Field] = &[
-    required("path", TEXT, "The file, relative to the workspace or absolute inside it."),
-    required("old_string", TEXT, "The text to replace, exactly as it stands in the file."),
-    required("new_string", TEXT, "What to put in its place; empty to delete."),
+    required("path", Kind::Text(limits::PATH_MAX_UNITS), "The file, relative to the workspace or absolute inside it."),
+    required(
+        "old_string",
+        Kind::Text(limits::CONTENT_MAX_UNITS),
+        "The text to replace, exactly as it stands in the file.",
+    ),
+    required("new_string", Kind::Text(limits::CONTENT_MAX_UNITS), "What to put in its place; empty to delete."),
     optional("replace_all", Kind::Flag, "Replace every occurrence; default false."),
 ];
 

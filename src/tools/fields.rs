@@ -10,6 +10,10 @@ use serde_json::{Map, Value};
 pub(super) enum Kind {
     /// A string of at most so many UTF-16 units, without NUL.
     Text(usize),
+    /// The same, and not empty; the tool itself says so.
+    Some(usize),
+    /// The name of a variable; what is wrong with one the tool itself says.
+    EnvName,
     /// A URL of at most so many units.
     Url(usize),
     /// A skill's name of at most so many units, which is also its place below a directory.
@@ -35,9 +39,6 @@ pub(super) enum Kind {
     /// At most so many of them.
     Records(usize, &'static [Field]),
 }
-
-/// A string whose length the tool itself judges.
-pub(super) const TEXT: Kind = Kind::Text(usize::MAX);
 
 /// One field.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -135,8 +136,9 @@ impl Kind {
     fn fits(self, value: &Value) -> bool {
         let short = |value: &Value, max: usize| value.as_str().is_some_and(|text| fits_host(text, max));
         match self {
-            Self::Text(max) => short(value, max),
-            Self::Url(max) => short(value, max) && value.as_str().is_some_and(|text| url::Url::parse(text).is_ok()),
+            Self::Text(max) | Self::Some(max) => short(value, max),
+            Self::EnvName => short(value, 64),
+            Self::Url(max) => short(value, max) && value.as_str().is_some_and(|given| text::url(given).is_some()),
             Self::SkillName(max) => short(value, max) && value.as_str().is_some_and(is_skill_name),
             Self::Scope => value.as_str().is_some_and(is_scope),
             Self::Uuid => value.as_str().is_some_and(is_uuid),
@@ -156,7 +158,8 @@ impl Kind {
     /// What is allowed, for a message.
     fn wanted(self) -> String {
         match self {
-            Self::Text(max) => format!("a string of at most {max} characters"),
+            Self::Text(max) | Self::Some(max) => format!("a string of at most {max} characters"),
+            Self::EnvName => Self::Text(64).wanted(),
             Self::Url(max) => format!("a URL with its scheme, of at most {max} characters"),
             Self::SkillName(max) => format!(
                 "a name of 1 to {max} characters that is also a directory (`/` nests): in each part a letter or digit, \

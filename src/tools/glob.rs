@@ -1,7 +1,7 @@
 //! `glob`: finds files by their paths.
 
 use super::Finished;
-use super::fields::{Field, Kind, TEXT, optional, required};
+use super::fields::{Field, Kind, optional, required};
 use super::schema::Schema;
 use super::search::note::{Notes, shown};
 use super::search::pattern::{GIT, OUTSIDE, Pattern};
@@ -21,8 +21,12 @@ const TOOL: &str = "glob";
 // `max_results` names it.
 const _: () = assert!(limits::SEARCH_RESULTS_DEFAULT == 100);
 const FIELDS: &[Field] = &[
-    required("pattern", TEXT, "Glob pattern. * stays within a name, ** crosses directories."),
-    optional("path", TEXT, "Directory to search in; the workspace if absent."),
+    required(
+        "pattern",
+        Kind::Text(limits::PATH_MAX_UNITS),
+        "Glob pattern. * stays within a name, ** crosses directories.",
+    ),
+    optional("path", Kind::Text(limits::PATH_MAX_UNITS), "Directory to search in; the workspace if absent."),
     optional("max_results", Kind::Int(1, limits::SEARCH_RESULTS_MAX as i64), "Most paths to return; default 100."),
 ];
 
@@ -121,7 +125,12 @@ fn render(call: &Call, workspace: &Workspace, found: &Found) -> Files {
     }
     let more = found.len() > files.len();
     if more {
-        notes.add(format!("These are the first {} of {} files", files.len(), found.len()));
+        notes.add(format!(
+            "These are the first {} of {} files: raise max_results (at most {}), or narrow the pattern or the path",
+            files.len(),
+            found.len(),
+            limits::SEARCH_RESULTS_MAX
+        ));
     }
     if call.pattern.outside {
         notes.add(OUTSIDE);
@@ -133,7 +142,7 @@ fn render(call: &Call, workspace: &Workspace, found: &Found) -> Files {
         notes.add(format!("{} is a directory; use {}/** for the files in it", shown_path(plain), shown_path(plain)));
     }
     notes.names((0..files.len()).map(|at| found.path(at)));
-    notes.passed(&found.passed);
+    notes.passed(&found.passed, ": begin pattern with the path of one to find what it hides");
     if found.full {
         notes.add("The tree has too many files to list them all: search a smaller path");
     }

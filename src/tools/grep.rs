@@ -3,7 +3,7 @@
 
 use super::Finished;
 use super::arguments::whole;
-use super::fields::{Field, Kind, TEXT, optional, required};
+use super::fields::{Field, Kind, optional, required};
 use super::schema::Schema;
 use super::search::content::{Hits, Line, Outcome, Query, Want};
 use super::search::note::{Notes, shown};
@@ -25,9 +25,13 @@ const TOOL: &str = "grep";
 // `max_results` names it.
 const _: () = assert!(limits::SEARCH_RESULTS_DEFAULT == 100);
 const FIELDS: &[Field] = &[
-    required("pattern", TEXT, "Regular expression, or plain text with literal."),
-    optional("path", TEXT, "File or directory to search; the workspace if absent."),
-    optional("glob", TEXT, "Only files whose name (*.rs) or path (src/**/*.rs) matches; !*.min.js leaves files out."),
+    required("pattern", Kind::Text(limits::GREP_PATTERN_MAX_UNITS), "Regular expression, or plain text with literal."),
+    optional("path", Kind::Text(limits::PATH_MAX_UNITS), "File or directory to search; the workspace if absent."),
+    optional(
+        "glob",
+        Kind::Text(limits::PATH_MAX_UNITS),
+        "Only files whose name (*.rs) or path (src/**/*.rs) matches; !*.min.js leaves files out.",
+    ),
     optional("ignore_case", Kind::Flag, "Upper and lower case are the same; default false."),
     optional("literal", Kind::Flag, "Take the pattern as plain text; default false."),
     optional("output_mode", Kind::Choice(&["content", "files", "count"]), "Default content."),
@@ -164,7 +168,13 @@ fn matcher(pattern: &str, ignore_case: bool, literal: bool) -> Result<RegexMatch
     };
     // The matcher puts the pattern in brackets; with (?x) a comment at its end would swallow the closing one.
     let built = build(pattern).or_else(|error| build(&format!("{pattern}\n")).map_err(|_| error));
-    built.map_err(|error| format!("{TOOL}: bad pattern: {}", super::one_line(&error.to_string())))
+    built.map_err(|error| {
+        // The matcher's kind for it is its own.
+        let too_large = error.to_string().contains("size limit");
+        let advice =
+            if too_large { "; use fewer or smaller repetitions ({n,m}, \\w{n}), or several searches" } else { "" };
+        format!("{TOOL}: bad pattern: {}{advice}", super::one_line(&error.to_string()))
+    })
 }
 
 /// Can a part of it match nothing but line breaks, which no line has?
@@ -230,7 +240,7 @@ fn search(call: &Call, workspace: &Workspace, stop: Stop<'_>) -> Result<Found, F
         Start::Directory(base) => {
             let select: &dyn Select = call.filter.as_ref().map_or(&All, |filter| filter);
             let listed = walk(&base, select, stop);
-            notes.passed(&listed.passed);
+            notes.passed(&listed.passed, ": name one as path to search it");
             if listed.full {
                 notes.add("The tree has too many files to list them all: search a smaller path");
             }
@@ -256,19 +266,26 @@ fn search(call: &Call, workspace: &Workspace, stop: Stop<'_>) -> Result<Found, F
 }
 
 fn render(call: &Call, outcome: Outcome, incomplete: bool, mut notes: Notes) -> Found {
-    let mut text = Rendered { call, text: String::new(), units: 0, count: 0, full: false };
+    let mut lines = Rendered { call, text: String::new(), units: 0, count: 0, full: false };
     let mut truncated = incomplete;
     for hits in &outcome.hits {
-        if !text.hits(hits) {
+        if !lines.hits(hits) {
             truncated = true;
             break;
         }
     }
     notes.names(outcome.hits.iter().map(|hits| hits.path.as_slice()));
-    if text.full {
+    if lines.full {
         notes.add("The result is cut at its size limit: narrow the pattern or the path");
+    } else if lines.count == call.most && truncated {
+        let what = if call.mode == Mode::Content { "matching line" } else { "file" };
+        notes.add(format!(
+            "Cut after {}: raise max_results (at most {}), or narrow the pattern, path or glob",
+            text::counted(lines.count, what),
+            limits::SEARCH_RESULTS_MAX
+        ));
     }
-    Found { matches: text.text, truncated, count: text.count, note: notes.text() }
+    Found { matches: lines.text, truncated, count: lines.count, note: notes.text() }
 }
 
 struct Rendered<'a> {

@@ -1,7 +1,7 @@
 //! `read_file`: a file's text, or some of its lines, in bounded memory and with a bounded result.
 
 use super::Finished;
-use super::fields::{Field, Kind, TEXT, optional, required};
+use super::fields::{Field, Kind, optional, required};
 use super::file_result::{confined, done, failed};
 use super::schema::Schema;
 use crate::gate::{Approved, Proposal};
@@ -16,7 +16,7 @@ use std::io::{ErrorKind, Read};
 use std::num::NonZeroU64;
 
 const FIELDS: &[Field] = &[
-    required("path", TEXT, "The file, relative to the workspace or absolute inside it."),
+    required("path", Kind::Text(limits::PATH_MAX_UNITS), "The file, relative to the workspace or absolute inside it."),
     optional("offset", Kind::Int(1, i64::MAX), "First line to read, counted from 1."),
     optional("limit", Kind::Int(1, i64::MAX), "Number of lines to read."),
 ];
@@ -86,7 +86,10 @@ fn read(call: &Call, workspace: &Workspace) -> Result<Content, String> {
     }
     if page.kept.is_empty() {
         return Err(match page.ends {
-            true => format!("offset {} is past the end: {} has {} lines", call.first, call.path, page.lines),
+            true => {
+                let lines = text::counted(page.lines as usize, "line");
+                format!("offset {} is past the end: {} has {lines}", call.first, call.path)
+            }
             false => format!(
                 "line {} is not within the first {} bytes of {}; use bash for it, e.g. sed -n",
                 call.first,

@@ -71,7 +71,8 @@ impl Serialize for Kind {
 impl Kind {
     fn entries<M: SerializeMap>(self, map: &mut M) -> Result<(), M::Error> {
         let kind = match self {
-            Self::Text(_) | Self::Url(_) | Self::SkillName(_) | Self::Scope | Self::Uuid | Self::Choice(_) => "string",
+            Self::Text(_) | Self::Some(_) | Self::Url(_) | Self::SkillName(_) => "string",
+            Self::EnvName | Self::Scope | Self::Uuid | Self::Choice(_) => "string",
             Self::Int(..) => "integer",
             Self::Flag => "boolean",
             Self::Texts(..) | Self::Records(..) => "array",
@@ -80,12 +81,13 @@ impl Kind {
         };
         map.serialize_entry("type", kind)?;
         match self {
-            Self::Text(usize::MAX) | Self::Flag | Self::Object | Self::Record(_) => Ok(()),
+            Self::Flag | Self::Object | Self::Record(_) => Ok(()),
             Self::Text(max) | Self::Url(max) => map.serialize_entry("maxLength", &max),
-            Self::SkillName(max) => {
+            Self::SkillName(max) | Self::Some(max) => {
                 map.serialize_entry("minLength", &1)?;
                 map.serialize_entry("maxLength", &max)
             }
+            Self::EnvName => map.serialize_entry("pattern", "^[A-Z][A-Z0-9_]{1,63}$"),
             Self::Scope => map.serialize_entry("pattern", r"^[a-zA-Z0-9][a-zA-Z0-9_\-/]{0,199}$"),
             Self::Uuid => {
                 map.serialize_entry("pattern", "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")

@@ -7,11 +7,11 @@ use super::forward::{self, Outcome, Presented, Spill};
 use super::lanes::Lanes;
 use super::{Finished, bash, edit_file, glob, grep, read_file, skill_write, write_file};
 use crate::gate::{Approved, Gate, Proposal, Refusal};
-use crate::limits;
 use crate::link::Host;
 use crate::os::{self, ChildEnv, Shell};
 use crate::wire::{Action, CatalogEntry, Dispatch, DispatchMode, Forward, ToolSpec};
 use crate::workspace::{Fingerprint, Root, Workspace};
+use crate::{limits, text};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -83,6 +83,18 @@ impl Toolbox {
     /// Is there a tool of this name?
     pub fn has(&self, name: &str) -> bool {
         self.specs.iter().any(|spec| spec.name == name)
+    }
+
+    /// What the model is told of a name that is no tool's (PROTOCOL §6.7).
+    pub fn not_found(&self, name: &str) -> String {
+        let name = text::cut_units(name, limits::TOOL_ID_MAX_UNITS);
+        if name.is_empty() {
+            return "Tool not found: the call names none".to_owned();
+        }
+        match self.has("call_tool") && self.turn.catalog.iter().any(|entry| entry.name == name) {
+            true => format!("Tool {name} not found: call it through call_tool, with its name as `tool`"),
+            false => format!("Tool {name} not found"),
+        }
     }
 
     /// Does this tool write files here?

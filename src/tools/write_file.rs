@@ -1,17 +1,18 @@
 //! `write_file`: a whole file, exactly as given.
 
-use super::fields::{Field, TEXT, required};
+use super::fields::{Field, Kind, required};
 use super::file_result::{confined, done, failed};
 use super::schema::Schema;
 use super::{Finished, skill};
 use crate::gate::{Approved, Proposal};
+use crate::limits;
 use crate::wire::{Approve, Operation, ToolSpec};
 use crate::workspace::{FileError, Fingerprint, RelPath, Workspace};
 use serde::{Deserialize, Serialize};
 
 const FIELDS: &[Field] = &[
-    required("path", TEXT, "The file, relative to the workspace or absolute inside it."),
-    required("content", TEXT, "All of the file's new content."),
+    required("path", Kind::Text(limits::PATH_MAX_UNITS), "The file, relative to the workspace or absolute inside it."),
+    required("content", Kind::Text(limits::CONTENT_MAX_UNITS), "All of the file's new content."),
 ];
 
 /// How the model sees it.

@@ -5,6 +5,7 @@ mod attempt;
 mod block;
 pub mod check;
 mod frame;
+mod ordered;
 mod payload;
 mod reply;
 mod structured;
@@ -15,6 +16,7 @@ pub use action::{Action, Approve, Forward, LlmCall, Meta, Operation, Report, Tas
 pub(crate) use attempt::document;
 pub use block::{Block, Content, Message, Role};
 pub use frame::{FrameCodec, FrameError};
+pub use ordered::{Members, Ordered};
 pub(crate) use payload::json;
 pub use payload::{
     CatalogEntry, Dispatch, DispatchMode, HistoryTurn, Identity, Payload, PayloadError, SandboxType, SkillInfo,

@@ -1,9 +1,10 @@
 //! The work item (PROTOCOL §2): what the host hands the runner at the start of a turn.
 
 use super::structured::structured;
-use super::{Content, Meta, attempt, surrogates};
+use super::{Content, Meta, Ordered, attempt, surrogates};
 use crate::secret::Secret;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -137,7 +138,7 @@ pub struct CatalogEntry {
     /// One line for the prompt.
     pub summary: String,
     /// JSON Schema of its arguments.
-    pub schema: Value,
+    pub schema: Ordered,
 }
 
 /// How catalog tools are offered (PROTOCOL §7.3, §7.4).
@@ -195,9 +196,9 @@ impl Payload {
             return Err(PayloadError::Nul);
         }
         let error = match json(raw) {
-            Ok(value) => match structured(&value, false) {
+            Ok(value) => match structured(&value, raw, false) {
                 Some(payload) => return Ok(payload),
-                None if attempt::is_meant(raw) => return structured(&value, true).ok_or(PayloadError::NoMessage),
+                None if attempt::is_meant(raw) => return structured(&value, raw, true).ok_or(PayloadError::NoMessage),
                 None => return Ok(Self::plain(raw)),
             },
             Err(error) => error,
@@ -254,6 +255,11 @@ impl Payload {
 
 /// Reads JSON as a JavaScript reader would: lone surrogates become U+FFFD. Blanks and byte order marks may stand before it.
 pub(crate) fn json(text: &str) -> serde_json::Result<Value> {
+    json_as(text)
+}
+
+/// The same, as a type.
+pub(super) fn json_as<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
     let text = attempt::document(text);
     serde_json::from_str(text).or_else(|_| serde_json::from_str(&surrogates::repair(text)))
 }

@@ -1,7 +1,7 @@
 //! What the host answers (PROTOCOL §3.3, §3.5, §6.2). The envelope is read once; the fields stay raw bytes until the
 //! caller names the type it expects.
 
-use super::object;
+use super::{Members, object};
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -76,9 +76,9 @@ impl Reply {
         }
     }
 
-    /// The answer's fields, envelope keys included. Lone surrogates become U+FFFD: a tool's answer carries other people's
-    /// text. `None` when the answer is not a JSON object or names a key twice at the top.
-    pub fn fields(&self) -> Option<serde_json::Map<String, Value>> {
+    /// The answer's fields in the host's order, envelope keys included. Lone surrogates become U+FFFD: a tool's answer carries
+    /// other people's text. `None` when the answer is not a JSON object or names a key of the envelope twice.
+    pub fn fields(&self) -> Option<Members> {
         Envelope::read(&self.0)?;
         #[derive(Deserialize)]
         struct Status {
@@ -194,7 +194,19 @@ impl Reply {
         let body: Body = self.read().map_err(|_| broken())?;
         // None at all is not a model that says nothing, which would end the turn without a word (PROTOCOL T1).
         let chunks = body.chunks.ok_or_else(|| ModelFault::Broken("the host's reply has no chunks".to_owned()))?;
-        chunks.iter().map(|raw| chunk(raw)).collect::<Result<_, _>>().map_err(ModelFault::Broken)
+        let mut read = Vec::with_capacity(chunks.len());
+        for group in chunks.chunk_by(|one, next| literal(one).is_some() && literal(next).is_some()) {
+            match group {
+                // Of a character that was split over two pieces each has a half.
+                [_, _, ..] => {
+                    read.push(Chunk::Text(joined(group).ok_or_else(|| ModelFault::Broken(broken_part("text")))?))
+                }
+                group => read.extend(
+                    group.iter().map(|raw| chunk(raw)).collect::<Result<Vec<_>, _>>().map_err(ModelFault::Broken)?,
+                ),
+            }
+        }
+        Ok(read)
     }
 }
 
@@ -219,6 +231,28 @@ impl Part {
             _ => Chunk::Other,
         })
     }
+}
+
+/// What stands between the quotes of a piece of text, as it was sent.
+fn literal(raw: &RawValue) -> Option<&str> {
+    #[derive(Deserialize)]
+    struct Text<'a> {
+        #[serde(rename = "type", borrow)]
+        kind: Cow<'a, str>,
+        #[serde(borrow)]
+        content: &'a RawValue,
+    }
+    let text: Text<'_> = serde_json::from_str(raw.get()).ok()?;
+    text.content.get().strip_prefix('"')?.strip_suffix('"').filter(|_| text.kind == "text")
+}
+
+fn joined(pieces: &[Box<RawValue>]) -> Option<String> {
+    let literals: String = pieces.iter().filter_map(|raw| literal(raw)).collect();
+    serde_json::from_str(&super::surrogates::repair(&format!("\"{literals}\""))).ok()
+}
+
+fn broken_part(what: &str) -> String {
+    format!("the model's reply holds a broken {what}")
 }
 
 fn chunk(raw: &RawValue) -> Result<Chunk, String> {
@@ -248,7 +282,7 @@ fn chunk(raw: &RawValue) -> Result<Chunk, String> {
         usage: Value,
     }
     let text = super::surrogates::repair(raw.get());
-    let broken = |what: &str| format!("the model's reply holds a broken {what}");
+    let broken = broken_part;
     let tag: Tag<'_> = serde_json::from_str(&text).map_err(|_| broken("chunk"))?;
     Ok(match &*tag.kind {
         "text" => Chunk::Text(serde_json::from_str::<Text>(&text).map_err(|_| broken("text"))?.content),
@@ -299,6 +333,17 @@ mod tests {
         assert!(serde_json::from_str::<Value>(call.args.as_ref().unwrap().get()).is_err());
         assert!(matches!(chunks[2], Chunk::Other));
         assert!(matches!(chunks[3], Chunk::Done(Usage { input_tokens: 0, output_tokens: 0 })));
+    }
+
+    #[test]
+    fn a_character_split_over_two_pieces_is_whole() {
+        let body = br#"{"ok":true,"chunks":[{"type":"text","content":"a\ud83d"},{"content":"\ude00b","type":"text"},
+            {"type":"text","content":"\ud83d"},{"type":"text","content":7},{"type":"thinking","content":"\ude00"},
+            {"type":"text","content":"c"},{"type":"done"}]}"#;
+        let chunks = Reply::new(body.to_vec()).chunks().unwrap();
+        let texts =
+            chunks.iter().filter_map(|chunk| if let Chunk::Text(text) = chunk { Some(text.as_str()) } else { None });
+        assert_eq!(texts.collect::<Vec<_>>(), ["a\u{1f600}b\u{fffd}", "", "c"]);
     }
 
     #[test]

@@ -1,14 +1,16 @@
 //! The fields of a structured payload (PROTOCOL §2.2), with the tolerance of a JavaScript reader.
 
-use super::Content;
+use super::payload::json_as;
 use super::payload::{CatalogEntry, Dispatch, DispatchMode, HistoryTurn, Identity, Payload, SandboxType, SkillInfo};
+use super::{Content, Members, Ordered};
 use crate::secret::Secret;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// `None` when it is none by the rule. A `null` among the turns demotes the whole, or is left out of it.
-pub(super) fn structured(value: &Value, leave_out: bool) -> Option<Payload> {
+/// The payload that `text` is, read as `value`; `None` when it is none by the rule. A `null` among the turns demotes the whole,
+/// or is left out of it.
+pub(super) fn structured(value: &Value, text: &str, leave_out: bool) -> Option<Payload> {
     let mut fields = Fields { object: value.as_object()?, ignored: Vec::new() };
     let message = match fields.object.get("message")? {
         message @ (Value::String(_) | Value::Array(_)) => content(message),
@@ -24,7 +26,7 @@ pub(super) fn structured(value: &Value, leave_out: bool) -> Option<Payload> {
         history,
         taint_ratio: fields.policy("taintRatio", Value::as_f64, 0.0, 1.0),
         taint_threshold: fields.policy("taintThreshold", Value::as_f64, 1.0, 0.0),
-        profile: fields.policy("profile", text, "balanced".to_owned(), "paranoid".to_owned()),
+        profile: fields.policy("profile", string, "balanced".to_owned(), "paranoid".to_owned()),
         sandbox_type: match fields.string("sandboxType").as_deref() {
             None | Some("docker") => SandboxType::Docker,
             Some("apple") => SandboxType::Apple,
@@ -44,13 +46,13 @@ pub(super) fn structured(value: &Value, leave_out: bool) -> Option<Payload> {
         ca_cert: fields.string("caCert"),
         single_turn: fields.flag("singleTurn"),
         skills: fields.array("skills").map(|skills| skills.iter().filter_map(skill).collect()),
-        catalog: fields.array("catalog").map(|entries| entries.iter().filter_map(catalog_entry).collect()),
+        catalog: fields.array("catalog").map(|entries| catalog(entries, text)),
         dispatch: fields.object("tool_dispatch").and_then(dispatch),
         ignored: fields.ignored,
     })
 }
 
-fn text(value: &Value) -> Option<String> {
+fn string(value: &Value) -> Option<String> {
     value.as_str().map(str::to_owned)
 }
 
@@ -82,7 +84,7 @@ impl<'a> Fields<'a> {
     }
 
     fn string(&mut self, key: &'static str) -> Option<String> {
-        self.get(key, text)
+        self.get(key, string)
     }
 
     fn flag(&mut self, key: &'static str) -> bool {
@@ -172,18 +174,33 @@ fn skill(value: &Value) -> Option<SkillInfo> {
     })
 }
 
-fn catalog_entry(value: &Value) -> Option<CatalogEntry> {
+/// The entries, with their schemas' members in the order of the payload's text: the model reads parameters in it.
+fn catalog(entries: &[Value], text: &str) -> Vec<CatalogEntry> {
+    #[derive(Deserialize)]
+    struct InOrder {
+        catalog: Vec<Ordered>,
+    }
+    let ordered = match entries.is_empty() {
+        true => Vec::new(),
+        // A payload that names its catalog twice has no one order.
+        false => json_as::<InOrder>(text)
+            .map_or_else(|_| entries.iter().map(Ordered::from).collect(), |ordered| ordered.catalog),
+    };
+    ordered.iter().filter_map(catalog_entry).collect()
+}
+
+fn catalog_entry(value: &Ordered) -> Option<CatalogEntry> {
     let object = value.as_object()?;
-    let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let text = |key: &str| object.get(key).and_then(Ordered::as_str).unwrap_or_default().to_owned();
     Some(CatalogEntry {
         name: Some(text("name")).filter(|name| !name.is_empty())?,
         skill: text("skill"),
         summary: text("summary"),
         schema: object
             .get("schema")
-            .filter(|schema| schema.is_object())
+            .filter(|schema| schema.as_object().is_some())
             .cloned()
-            .unwrap_or_else(|| serde_json::json!({})),
+            .unwrap_or_else(|| Ordered::Object(Members::default())),
     })
 }
 

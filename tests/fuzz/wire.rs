@@ -92,7 +92,7 @@ pub(super) fn reply(bytes: &[u8]) {
         assert!(value.is_object());
     }
     if let Some(fields) = fields {
-        let ok = fields.get("ok") == Some(&Value::Bool(true));
+        let ok = fields.get("ok").is_some_and(|ok| ok.is(true));
         // `error` may be named twice, which only the stricter reading minds.
         assert!(ok || accepted.is_err());
     }

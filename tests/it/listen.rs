@@ -3,7 +3,7 @@
 mod matrix;
 
 use crate::support::{BIN, LIMIT, bash_then_done, judged, lines};
-use ax_runner::devhost::{FakeHost, Script, Transport};
+use ax_runner::devhost::{FakeHost, Fault, Script, Transport};
 use serde_json::json;
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -133,16 +133,11 @@ fn more_work_is_asked_for_and_done_when_the_host_has_some() {
 
 #[test]
 fn no_more_work_is_the_end() {
-    // A host that serves the question and has nothing, one that does not serve it, and one whose work is no work.
-    for (reply, asked, answers) in [
-        (Some(json!({"payload": null})), 2, 1),
-        (Some(json!({"payload": ""})), 2, 1),
-        (None, 1, 1),
-        (Some(json!({"payload": "{\"message\":[1"})), 1, 2),
-    ] {
+    // A host that serves the question and has nothing, and one that does not serve it.
+    for (reply, asked, answers) in
+        [(Some(json!({"payload": null})), 2, 1), (Some(json!({"payload": ""})), 2, 1), (None, 1, 1)]
+    {
         let host = FakeHost::listen(Script::text("done")).start();
-        // The answer to work that cannot be read names nobody.
-        host.forgive();
         if let Some(reply) = &reply {
             host.set_reply("fetch_work", reply.clone());
         }
@@ -150,6 +145,25 @@ fn no_more_work_is_the_end() {
         assert_eq!(output.code, Some(0), "{reply:?}: {}", output.stderr);
         assert_eq!(host.answer().as_deref(), Some("done"));
         assert_eq!((host.requests_of("fetch_work").len(), host.answers().len()), (asked, answers), "{reply:?}");
+    }
+}
+
+#[test]
+fn work_that_cannot_be_used_is_answered_and_the_next_is_done() {
+    for unusable in [json!("{\"message\":"), json!({"message": "no text"}), json!("a\u{0}b")] {
+        let host = FakeHost::listen(Script::json(json!([{"repeat": true, "text": "done"}]))).start();
+        host.forgive();
+        let mut next = host.payload("next");
+        next["singleTurn"] = json!(true);
+        let reply = json!({"ok": true, "payload": unusable, "_msgId": "{{msgId}}"}).to_string();
+        host.fault("fetch_work", 1, Fault::Body(reply));
+        host.set_reply("fetch_work", json!({"payload": next.to_string()}));
+        let output = host.runner(BIN).payload(&host.payload("go")).deadline(LIMIT).env("LOG_LEVEL", "error").run();
+        assert_eq!(output.code, Some(0), "{unusable}: {}", output.stderr);
+        let answers: Vec<_> = host.answers().into_iter().map(|answer| answer.content).collect();
+        assert!(answers.len() == 3 && answers[1].starts_with("Agent error: "), "{unusable}: {answers:?}");
+        assert_eq!((answers[0].as_str(), answers[2].as_str()), ("done", "done"));
+        assert!(output.stderr.contains("work_loop_error"), "{}", output.stderr);
     }
 }
 

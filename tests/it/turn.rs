@@ -2,5 +2,8 @@
 
 mod approval;
 mod arguments;
+mod forwarded;
 mod replies;
+mod room;
+mod texts;
 mod tools;

@@ -1,4 +1,4 @@
-//! Model calls over the Anthropic Messages API on the host's credential proxy (`--proxy-socket`, PROTOCOL §11.2).
+//! Model calls over the Anthropic Messages API, which the host gives its credentials to (PROTOCOL §4.6, §11.2).
 //!
 //! A link in front of another: `llm_call` becomes a request to the Messages API and its stream becomes the reply the
 //! host would have given, so the loop and everything above know nothing of it. All other actions go on to the host.
@@ -6,18 +6,19 @@
 mod outcome;
 mod request;
 pub(crate) mod stream;
+mod way;
 
-use super::{BoxFuture, CallContext, CallError, HostLink};
+use super::{BoxFuture, CallContext, CallError, HostLink, HttpLink};
+use crate::http::PostError;
 use crate::http::sse::{Events, SseError};
-use crate::http::unix::{UnixClient, UnixError};
+use crate::http::unix::UnixClient;
 use crate::limits;
 use crate::text::cut_units;
 use crate::wire::{Action, LlmCall, Reply};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 use hyper::Response;
-use hyper::body::Incoming;
-use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use hyper::header::RETRY_AFTER;
 use outcome::Outcome;
 use serde::Deserialize;
 use serde_json::Value;
@@ -25,11 +26,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use stream::{Message, StreamError};
+use way::{Body, Way};
 
 /// The link. `inner` carries everything that is not a model call.
 pub struct AnthropicLink {
     inner: Arc<dyn HostLink>,
-    client: UnixClient,
+    way: Way,
     timeout: Duration,
 }
 
@@ -44,15 +46,20 @@ enum Failure {
 impl AnthropicLink {
     /// Model calls go to `socket`; `timeout` is the silence after which one is given up.
     pub fn new(inner: Arc<dyn HostLink>, socket: PathBuf, timeout: Duration) -> Self {
-        Self { inner, client: UnixClient::new(socket), timeout }
+        Self { inner, way: Way::Socket(UnixClient::new(socket)), timeout }
     }
 
-    async fn llm_call(&self, call: &LlmCall) -> Result<Reply, CallError> {
+    /// Model calls go to the host's own proxy, with the turn's token.
+    pub fn over_http(inner: Arc<HttpLink>, timeout: Duration) -> Self {
+        Self { inner: inner.clone(), way: Way::Host(inner), timeout }
+    }
+
+    async fn llm_call(&self, call: &LlmCall, context: &CallContext) -> Result<Reply, CallError> {
         let max_tokens = call.max_tokens.unwrap_or(limits::MAX_TOKENS_DEFAULT);
         let mut body = request::body(call, max_tokens);
         let mut said = Outcome::new(max_tokens);
         for _ in 0..=limits::ANTHROPIC_PAUSES_MAX {
-            let message = self.message(&body).await?;
+            let message = self.message(&body, context).await?;
             let paused = message.paused();
             if paused {
                 request::go_on(&mut body, &message);
@@ -66,15 +73,15 @@ impl AnthropicLink {
     }
 
     /// One message of the API, asked for again while that may help. A model call changes nothing, so it may be repeated.
-    async fn message(&self, body: &Value) -> Result<Message, CallError> {
+    async fn message(&self, body: &Value, context: &CallContext) -> Result<Message, CallError> {
         let body = Bytes::from(body.to_string());
-        let max = limits::ANTHROPIC_BODY_MAX_BYTES;
+        let max = self.way.max_bytes();
         if body.len() > max {
             return Err(CallError::TooLarge { bytes: body.len(), max });
         }
         let mut attempt = 0;
         loop {
-            let (error, wait) = match self.attempt(body.clone()).await {
+            let (error, wait) = match self.attempt(body.clone(), context).await {
                 Ok(message) => return Ok(message),
                 Err(Failure::Lasting(error)) => return Err(error),
                 Err(Failure::Passing { error, wait }) => (error, wait),
@@ -88,14 +95,13 @@ impl AnthropicLink {
         }
     }
 
-    async fn attempt(&self, body: Bytes) -> Result<Message, Failure> {
+    async fn attempt(&self, body: Bytes, context: &CallContext) -> Result<Message, Failure> {
         let silence = || Failure::Lasting(CallError::NoReply(self.timeout.as_millis()));
-        let response = match tokio::time::timeout(self.timeout, self.client.post("/v1/messages", headers(), body)).await
-        {
+        let response = match tokio::time::timeout(self.timeout, self.way.post(context, body)).await {
             Err(_) => return Err(silence()),
             Ok(Ok(response)) => response,
-            Ok(Err(UnixError::Request(error))) => return Err(Failure::Lasting(CallError::BadAnswer(error))),
-            Ok(Err(error @ UnixError::Unreachable(_))) => {
+            Ok(Err(PostError::Request(error))) => return Err(Failure::Lasting(CallError::BadAnswer(error))),
+            Ok(Err(error @ PostError::Unreachable(_))) => {
                 let error = CallError::NotSent(format!("the model's proxy: {error}"));
                 return Err(Failure::Passing { error, wait: None });
             }
@@ -105,7 +111,7 @@ impl AnthropicLink {
             }
         };
         if response.status() != hyper::StatusCode::OK {
-            return Err(refusal(response, self.timeout).await);
+            return Err(self.refusal(response).await);
         }
         let mut events = Events::of_body(response.into_body());
         stream::read(&mut events, self.timeout).await.map_err(|error| match error {
@@ -117,12 +123,39 @@ impl AnthropicLink {
             error => failure(true, error.to_string(), None),
         })
     }
+
+    /// What a response that is not 200 says.
+    async fn refusal(&self, response: Response<Body>) -> Failure {
+        let status = response.status();
+        let wait = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+        let wait = wait.and_then(|text| text.trim().parse::<u64>().ok());
+        let wait = wait.map(|seconds| Duration::from_secs(seconds).min(limits::HTTP_RETRY_AFTER_MAX));
+        let body = Limited::new(response.into_body(), limits::SIDECAR_REPLY_MAX_BYTES).collect();
+        let body = match tokio::time::timeout(limits::HTTP_BODY_SILENCE.min(self.timeout), body).await {
+            Ok(Ok(body)) => body.to_bytes(),
+            _ => Bytes::new(),
+        };
+        let words = words(&body);
+        if self.way.is_over(status.as_u16(), &words) {
+            return Failure::Lasting(CallError::TurnOver);
+        }
+        let text = match status.as_u16() {
+            401 | 403 => format!("the host has no valid credentials for the model ({words})"),
+            404 => format!("the model's proxy does not know this model or this request ({words})"),
+            413 => format!("the conversation is too large for the model ({words})"),
+            429 => format!("the model's rate limit is reached ({words})"),
+            529 => format!("the model is overloaded ({words})"),
+            500.. => format!("the model's service failed with status {status} ({words})"),
+            _ => format!("the model refused the request with status {status} ({words})"),
+        };
+        failure(status.is_server_error() || matches!(status.as_u16(), 408 | 429), text, wait)
+    }
 }
 
 impl HostLink for AnthropicLink {
     fn call<'a>(&'a self, action: &'a Action, context: &'a CallContext) -> BoxFuture<'a, Result<Reply, CallError>> {
         match action {
-            Action::LlmCall(call) => Box::pin(self.llm_call(call)),
+            Action::LlmCall(call) => Box::pin(self.llm_call(call, context)),
             _ => self.inner.call(action, context),
         }
     }
@@ -132,7 +165,7 @@ impl HostLink for AnthropicLink {
     }
 
     fn request_max_bytes(&self) -> usize {
-        self.inner.request_max_bytes().min(limits::ANTHROPIC_BODY_MAX_BYTES)
+        self.way.max_bytes()
     }
 
     fn trust(&self, authority: &str) {
@@ -140,43 +173,9 @@ impl HostLink for AnthropicLink {
     }
 }
 
-fn headers() -> HeaderMap {
-    let mut headers = HeaderMap::new();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
-    headers.insert("anthropic-version", HeaderValue::from_static("2023-06-01"));
-    // The host puts the real one in its place.
-    headers.insert("x-api-key", HeaderValue::from_static("ax-proxy"));
-    headers
-}
-
 fn failure(passing: bool, words: String, wait: Option<Duration>) -> Failure {
     let error = CallError::BadAnswer(words);
     if passing { Failure::Passing { error, wait } } else { Failure::Lasting(error) }
-}
-
-/// What a response that is not 200 says.
-async fn refusal(response: Response<Incoming>, timeout: Duration) -> Failure {
-    let status = response.status();
-    let wait = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
-    let wait = wait.and_then(|text| text.trim().parse::<u64>().ok());
-    let wait = wait.map(|seconds| Duration::from_secs(seconds).min(limits::HTTP_RETRY_AFTER_MAX));
-    let body = Limited::new(response.into_body(), limits::SIDECAR_REPLY_MAX_BYTES).collect();
-    let body = match tokio::time::timeout(limits::HTTP_BODY_SILENCE.min(timeout), body).await {
-        Ok(Ok(body)) => body.to_bytes(),
-        _ => Bytes::new(),
-    };
-    let words = words(&body);
-    let text = match status.as_u16() {
-        401 | 403 => format!("the host has no valid credentials for the model ({words})"),
-        404 => format!("the model's proxy does not know this model or this request ({words})"),
-        413 => format!("the conversation is too large for the model ({words})"),
-        429 => format!("the model's rate limit is reached ({words})"),
-        529 => format!("the model is overloaded ({words})"),
-        500.. => format!("the model's service failed with status {status} ({words})"),
-        _ => format!("the model refused the request with status {status} ({words})"),
-    };
-    failure(status.is_server_error() || matches!(status.as_u16(), 408 | 429), text, wait)
 }
 
 /// The API's own words for an error.

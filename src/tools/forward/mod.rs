@@ -97,6 +97,12 @@ pub fn spec(tool: &str) -> Option<ToolSpec> {
     find(tool).map(HostTool::spec)
 }
 
+/// Does this call of a host tool change nothing? `kind` is its `type`, empty where it has none.
+pub fn reads(tool: &str, kind: &str) -> bool {
+    let operation = |known: &HostTool| known.operations.iter().find(|it| it.kind == kind).is_some_and(|it| it.reads);
+    find(tool).is_some_and(operation)
+}
+
 /// The action for a call; the error is for the model and names what is wrong.
 pub fn decode(tool: &str, raw: Option<&str>) -> Result<Forward, String> {
     let known = find(tool).ok_or_else(|| format!("Tool {tool} not found"))?;

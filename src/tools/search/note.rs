@@ -25,13 +25,9 @@ impl Notes {
         self.add(format!("{} {what} ({}{more}){advice}", sample.count, names.join(", ")));
     }
 
-    /// What a walk passed over.
-    pub(in crate::tools) fn passed(&mut self, passed: &Passed) {
-        self.sample(
-            "entries hidden by .gitignore were not searched",
-            &passed.ignored,
-            ": name one as path to search it",
-        );
+    /// What a walk passed over; `remedy` says how to search what is hidden.
+    pub(in crate::tools) fn passed(&mut self, passed: &Passed, remedy: &str) {
+        self.sample("entries hidden by .gitignore were not searched", &passed.ignored, remedy);
         self.sample("symbolic links were not followed", &passed.links, "");
         self.sample("pipes, sockets or devices were skipped", &passed.special, "");
         self.sample("directories could not be read", &passed.unreadable, "");

@@ -95,7 +95,7 @@ fn i01_a_call_given_up_while_it_is_written_leaves_a_whole_frame() {
             send(&mut theirs, json!({"ok": true, "second": true, "_msgId": request["_msgId"]})).await;
         };
         let (reply, ()) = tokio::join!(link.call(&small, &context), host);
-        assert_eq!(reply.unwrap().fields().unwrap()["second"], true);
+        assert!(reply.unwrap().fields().unwrap().get("second").unwrap().is(true));
     });
 }
 
@@ -134,7 +134,7 @@ fn a_late_reply_and_late_heartbeats_are_nobodys() {
         };
         // More than twice its limit, kept alive by heartbeats of each kind.
         let (reply, ()) = tokio::join!(link.call(&ask, &context), host);
-        assert_eq!(reply.unwrap().fields().unwrap()["late"], false);
+        assert!(reply.unwrap().fields().unwrap().get("late").unwrap().is(false));
     });
 }
 

@@ -3,6 +3,7 @@
 use crate::support::{bash_then_done, lines, result, results, runner, tools_then_done, turn};
 use ax_runner::devhost::{FakeHost, Script, Transport};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 fn units(text: &str) -> usize {
     text.encode_utf16().count()
@@ -94,9 +95,9 @@ fn b12_b21_a_large_result_is_cut_for_the_model_and_for_the_report() {
 
 #[test]
 fn b13_calls_of_a_round_run_side_by_side() {
-    // Each waits for the other's file: one after the other they would not end.
-    let wait = |mine: &str, other: &str| json!({"name": "bash", "args": {"command": format!("touch {mine}; until [ -e {other} ]; do sleep 0.02; done"), "timeout_ms": 30000}});
-    let (host, output) = turn(FakeHost::socket(tools_then_done(json!([wait("a", "b"), wait("b", "a")]))));
+    // Each waits for the files of all: were one not begun before another has ended, none would end.
+    let wait = |n: usize| json!({"name": "bash", "args": {"command": format!("mkdir -p d; touch d/{n}; until set -- d/*; [ $# = 24 ]; do sleep 0.1; done"), "timeout_ms": 60000}});
+    let (host, output) = turn(FakeHost::socket(tools_then_done((0..24).map(wait).collect())));
     assert_eq!(output.text(), "done", "{}", output.stderr);
     assert!(results(&host).values().all(|text| text.contains("no output")), "{:?}", results(&host));
     let last = host.requests_of("llm_call").last().unwrap().value["messages"].as_array().unwrap().clone();
@@ -175,6 +176,28 @@ fn b15_exactly_these_fields_are_asked_and_reported() {
         assert_eq!(fields(&host, "sandbox_result"), reported.into_iter().collect::<Vec<_>>());
         assert_eq!(host.violations(), []);
     }
+}
+
+#[test]
+fn a_silent_command_is_reported_in_the_hosts_words() {
+    let call = |command: &str, ms: u64| json!({"name": "bash", "args": {"command": command, "timeout_ms": ms}});
+    let (host, output) = turn(FakeHost::socket(tools_then_done(json!([
+        call("true", 30_000),
+        call("false", 30_000),
+        call("kill -9 $$", 30_000),
+        call("sleep 60", 100)
+    ]))));
+    assert_eq!(output.text(), "done", "{}", output.stderr);
+    let told: BTreeMap<String, Value> = fields(&host, "sandbox_result")
+        .into_iter()
+        .map(|report| (report["command"].as_str().unwrap().to_owned(), report["output"].clone()))
+        .collect();
+    let wanted = json!({"true": "(no output)", "false": "Command failed", "kill -9 $$": "Command failed", "sleep 60": "Command timed out"});
+    assert_eq!(json!(told), wanted);
+    assert!(
+        results(&host).values().all(|text| text.contains("(no output)")),
+        "the model is told what it said: nothing"
+    );
 }
 
 #[test]
