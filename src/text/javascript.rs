@@ -1,15 +1,18 @@
 //! Texts as JavaScript judges them, where the host does (PROTOCOL, Conventions).
 
-use url::{ParseError, Url};
+use url::Url;
 
 /// The URL, if `new URL` takes it. A host name outside ASCII needs tables of Unicode, which are not here: every character
-/// outside ASCII stands for a letter in what is returned, and only the host decides which of them a name may have.
+/// outside ASCII behind the scheme stands for a letter in what is returned, or for one that no host name has. Only the host
+/// decides which of them a name may have.
 pub fn url(text: &str) -> Option<Url> {
-    let a_letter = |c: char| !c.is_ascii() && !c.is_whitespace() && !c.is_control() && c != '\u{fffd}';
-    match Url::parse(text) {
-        Err(ParseError::IdnaError) => Url::parse(&text.replace(a_letter, "a")).ok(),
-        parsed => parsed.ok(),
-    }
+    let (scheme, rest) = text.split_once(':')?;
+    let stand_in = |c: char| match c {
+        c if c.is_ascii() => c,
+        c if c.is_whitespace() || c.is_control() || c == '\u{fffd}' => '^',
+        _ => 'a',
+    };
+    Url::parse(&format!("{scheme}:{}", rest.chars().map(stand_in).collect::<String>())).ok()
 }
 
 /// Without white space at its ends: `trim` takes a byte order mark for some, and U+0085 for none.
@@ -29,6 +32,7 @@ mod tests {
             "https://\u{1f4a9}.la/",
             "HTTPS://a.b/\u{e9}",
             "https://[::1]/",
+            "https://B\u{fc}cher.DE/\u{3000}\u{fffd}",
         ] {
             assert_eq!(url(text).map(|url| url.scheme().to_owned()).as_deref(), Some("https"), "{text}");
         }
@@ -39,6 +43,7 @@ mod tests {
             "https://",
             "https://\u{fffd}.de",
             "https://a\u{3000}b.de",
+            "https://A\u{fffd}\u{3000}.de",
             "https://b\u{fc}.de:x/",
             "https://\u{e9} b/",
             "https://\u{e9}%zz/",
