@@ -2,14 +2,17 @@
 //! (PROTOCOL §1.1, T35).
 
 use crate::support::{BIN, LIMIT, comes_true};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-fn directory(at: &Path, name: &str) -> PathBuf {
-    let directory = at.join(name);
+/// Runs a shell command that makes a program. Not written here: a child that another test starts meanwhile would hold it open,
+/// and what is open for writing cannot be started.
+fn make(command: &str, place: &Path, name: &str) -> PathBuf {
+    let directory = place.join(name);
     std::fs::create_dir(&directory).unwrap();
+    let made = Command::new("/bin/sh").args(["-c", command, BIN]).current_dir(&directory).status().unwrap();
+    assert!(made.success(), "{command}");
     directory
 }
 
@@ -36,22 +39,13 @@ fn called(path: &[&Path]) -> (String, String, Option<i32>) {
 #[test]
 fn copies_of_the_program_do_not_call_each_other_for_ever() {
     let place = tempfile::tempdir().unwrap();
-    let (one, other) = (directory(place.path(), "one"), directory(place.path(), "other"));
-    for copy in [&one, &other] {
-        std::fs::copy(BIN, copy.join("node")).unwrap();
-    }
+    let [one, other] = ["one", "other"].map(|name| make("cp \"$0\" node", place.path(), name));
     let (said, told, code) = called(&[&one, &other]);
     assert_eq!((said.as_str(), code), ("", Some(127)), "{told}");
     assert!(told.starts_with("node: this image has no Node.js"), "{told}");
     // Behind them is a real one, which finds ours by its name again.
-    let real = directory(place.path(), "real");
-    let script = format!(
-        "#!/bin/sh\n[ \"$2\" = b ] || PATH={}:{} node y.js b\necho \"real $*\"\n",
-        one.display(),
-        real.display()
-    );
-    std::fs::write(real.join("node"), script).unwrap();
-    std::fs::set_permissions(real.join("node"), PermissionsExt::from_mode(0o755)).unwrap();
+    let lines = r#"'#!/bin/sh' 'd=${0%/*}' '[ "$2" = b ] || PATH=$d/../one:$d node y.js b' 'echo "real $*"'"#;
+    let real = make(&format!("printf '%s\\n' {lines} >node; chmod +x node"), place.path(), "real");
     let (said, told, code) = called(&[&one, &other, &one, &real]);
     assert_eq!((said.as_str(), code), ("real y.js b\nreal x.js a\n", Some(0)), "{told}");
 }
