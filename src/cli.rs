@@ -131,19 +131,35 @@ fn run(args: &[OsString], environment: Vec<(OsString, OsString)>) -> u8 {
     }
 }
 
+/// Set for the program that takes over: our process number, which it keeps, and its place in PATH. Only a copy of ours reads
+/// it, to look behind itself and not begin anew; in a child the number is another's.
+const HANDED_OVER: &str = "AX_RUNNER_NODE";
+
 /// Hands over to a real Node.js, which an image made from ours may have (the first `node` in PATH that is not us).
 fn node(args: &[OsString], environment: &[(OsString, OsString)]) -> u8 {
-    let path = environment.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str());
+    let value = |name: &str| environment.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_os_str());
     let own = std::fs::canonicalize("/proc/self/exe").ok();
-    let found = std::env::split_paths(path.unwrap_or_default())
+    let pid = std::process::id();
+    let tried = value(HANDED_OVER).and_then(OsStr::to_str).map_or(0, |mark| tried(mark, pid));
+    let found = std::env::split_paths(value("PATH").unwrap_or_default())
         .map(|directory| directory.join("node"))
-        .find(|program| program.is_file() && std::fs::canonicalize(program).ok() != own);
+        .enumerate()
+        .skip(tried)
+        .find(|(_, program)| program.is_file() && std::fs::canonicalize(program).ok() != own);
     let reason = match found {
-        Some(program) => os::replace(&program, args).to_string(),
+        Some((place, program)) => {
+            os::replace(&program, args, (HANDED_OVER, &format!("{pid}:{}", place + 1))).to_string()
+        }
         None => "this image has no Node.js; ax-runner answers to `node` only for its own scripts".to_owned(),
     };
     log::last_words(&format!("node: {}", log::escaped(&reason)));
     NOT_FOUND
+}
+
+/// How many places of PATH this process has already been through.
+fn tried(mark: &str, pid: u32) -> usize {
+    let (whose, places) = mark.split_once(':').unwrap_or_default();
+    if whose == pid.to_string() { places.parse().unwrap_or(0) } else { 0 }
 }
 
 /// What a shell answers for a program that does not exist.

@@ -87,6 +87,9 @@ pub const ACCEPT_DEADLINE: Duration = Duration::from_secs(120);
 pub const LINK_DRAIN: Duration = Duration::from_secs(1);
 /// A deadline noticed this late says more about our own sleep than about the host's silence.
 pub const LATE: Duration = Duration::from_secs(1);
+/// A Unix socket's path, without the NUL at its end: the kernel has room for no longer one, and a host's directory that is too
+/// deep should be found at once.
+pub const SOCKET_PATH_MAX_BYTES: usize = 107;
 /// Frames waiting for the writer. More senders than this wait; memory stays bounded when the host stops reading.
 pub const SEND_QUEUE_FRAMES: usize = 32;
 

@@ -17,6 +17,11 @@ impl Secret {
     pub fn expose(&self) -> &str {
         &self.0
     }
+
+    /// Can it be sent as a bearer token? Any other sign makes a header that is refused, or another token.
+    pub fn is_token(&self) -> bool {
+        !self.0.is_empty() && self.0.bytes().all(|byte| byte.is_ascii_graphic())
+    }
 }
 
 impl fmt::Debug for Secret {

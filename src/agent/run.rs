@@ -5,6 +5,7 @@ use super::opening;
 use super::reply::{Call, Round};
 use crate::limits;
 use crate::link::{CallError, Host};
+use crate::text::javascript;
 use crate::tools::Toolbox;
 use crate::wire::{Action, LlmCall, Message, ModelFault, Payload, Role, Usage};
 use futures_util::future::join_all;
@@ -31,17 +32,20 @@ pub struct Ended {
     pub answer: String,
     /// What kept it from finishing, if anything did.
     pub failure: Option<Failure>,
-    /// Tools that were started. While it is 0, running the turn again does no harm.
+    /// Tools that were started.
     pub tools_started: usize,
     /// Tokens of all rounds.
     pub usage: Usage,
 }
 
 impl Ended {
-    /// A paragraph more.
+    /// A paragraph more. Everything that the user is told goes through here, a whole round at a time.
     fn add(&mut self, text: &str, say: &mut (dyn FnMut(&str) + Send)) {
         let gap = if self.answer.is_empty() { "" } else { "\n\n" };
-        for piece in [gap, text] {
+        // The host looks at the whole answer, so blank rounds before it do not count.
+        let begins = javascript::trim_start(&self.answer).is_empty();
+        let text = if begins { unstructured(text) } else { Cow::Borrowed(text) };
+        for piece in [gap, &*text] {
             say(piece);
             self.answer.push_str(piece);
         }
@@ -90,8 +94,7 @@ pub async fn run(
         ended.usage.input_tokens = ended.usage.input_tokens.saturating_add(round.usage.input_tokens);
         ended.usage.output_tokens = ended.usage.output_tokens.saturating_add(round.usage.output_tokens);
         if !round.text.is_empty() {
-            let text = if ended.answer.is_empty() { unstructured(&round.text) } else { Cow::Borrowed(&*round.text) };
-            ended.add(&text, say);
+            ended.add(&round.text, say);
         }
         if round.calls.is_empty() {
             if round.cut {
@@ -112,10 +115,10 @@ pub async fn run(
     ended
 }
 
-/// An answer that begins so is taken for a list of files by the host (PROTOCOL §1.4), which is not the model's to send. A
-/// space more is the same JSON to everybody else.
+/// An answer that begins so, after what JavaScript takes for blank, is taken for a list of files by the host (PROTOCOL §1.4),
+/// which is not the model's to send. A space more is the same JSON to everybody else.
 fn unstructured(text: &str) -> Cow<'_, str> {
-    let body = text.trim_start();
+    let body = javascript::trim_start(text);
     match body.strip_prefix("{\"__ax_response\":") {
         Some(_) => Cow::Owned(format!("{}{{ {}", &text[..text.len() - body.len()], &body[1..])),
         None => Cow::Borrowed(text),
@@ -217,13 +220,29 @@ fn tokens(count: u32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::unstructured;
+    use super::*;
 
     #[test]
     fn the_model_cannot_answer_with_files() {
         assert_eq!(unstructured(" \n{\"__ax_response\":{}}"), " \n{ \"__ax_response\":{}}");
         for text in ["", "{\"__ax_responses\":1}", "a {\"__ax_response\":{}}", "{ \"__ax_response\":{}}"] {
             assert_eq!(unstructured(text), text);
+        }
+    }
+
+    #[test]
+    fn nor_after_what_the_host_strips() {
+        const FILES: &str = "{\"__ax_response\":{\"content\":[]}}";
+        let blanks =
+            ["", " ", "\n", "\u{feff}", "\u{feff}\u{feff}\t", "\u{a0}", "\u{3000}\u{2028}\u{2029}", "\u{b}\u{c}\r"];
+        for (first, before) in blanks.iter().flat_map(|first| blanks.map(|before| (first, before))) {
+            let mut ended = Ended { answer: String::new(), failure: None, tools_started: 0, usage: Usage::default() };
+            let mut said = String::new();
+            for text in [*first, &format!("{before}{FILES}")] {
+                ended.add(text, &mut |piece| said.push_str(piece));
+            }
+            assert_eq!(said, ended.answer);
+            assert!(said.ends_with("{ \"__ax_response\":{\"content\":[]}}"), "{said:?}");
         }
     }
 }

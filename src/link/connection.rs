@@ -25,10 +25,29 @@ pub(super) enum Failure {
     Lost { complete: bool },
 }
 
+/// A request on its way out.
+pub(super) struct Request {
+    pub(super) id: u64,
+    pub(super) body: Vec<u8>,
+    /// How long to wait for a sign of life.
+    pub(super) timeout: Duration,
+    /// It delivers the turn's answer.
+    pub(super) answers: bool,
+    /// How long the host may work on it, as far as that tells one request from another.
+    pub(super) work: Duration,
+}
+
+/// What the writer is given of it.
+struct Frame {
+    id: u64,
+    body: Vec<u8>,
+    work: Duration,
+}
+
 /// The sending side; the task ends when all of these are gone.
 #[derive(Clone)]
 pub(super) struct Connection {
-    frames: mpsc::Sender<(u64, Vec<u8>)>,
+    frames: mpsc::Sender<Frame>,
     pending: Arc<Pending>,
 }
 
@@ -51,13 +70,8 @@ impl Connection {
     }
 
     /// Sends one request and waits for its reply.
-    pub(super) async fn call(
-        &self,
-        id: u64,
-        body: Vec<u8>,
-        timeout: Duration,
-        answers: bool,
-    ) -> Result<Reply, Failure> {
+    pub(super) async fn call(&self, request: Request) -> Result<Reply, Failure> {
+        let Request { id, body, timeout, answers, work } = request;
         let (waiting, reply) = Waiting::new(timeout, answers);
         let deadline = waiting.deadline.clone();
         let Some(_registered) = self.pending.register(id, waiting) else {
@@ -65,7 +79,7 @@ impl Connection {
         };
         let exchange = async {
             // A full queue means that the host does not read; the deadline covers that wait too.
-            let _ = self.frames.send((id, body)).await;
+            let _ = self.frames.send(Frame { id, body, work }).await;
             reply.await.unwrap_or(Err(Failure::Lost { complete: true }))
         };
         tokio::pin!(exchange);
@@ -90,7 +104,7 @@ impl Connection {
 }
 
 /// Runs one connection to its end.
-async fn serve(stream: UnixStream, queue: mpsc::Receiver<(u64, Vec<u8>)>, pending: Arc<Pending>) {
+async fn serve(stream: UnixStream, queue: mpsc::Receiver<Frame>, pending: Arc<Pending>) {
     let (reader, writer) = stream.into_split();
     let reading = read_frames(reader, &pending);
     tokio::pin!(reading);
@@ -118,16 +132,22 @@ async fn read_frames(reader: OwnedReadHalf, pending: &Pending) -> bool {
     }
 }
 
-async fn write_frames(mut writer: OwnedWriteHalf, mut queue: mpsc::Receiver<(u64, Vec<u8>)>, pending: &Pending) {
-    while let Some((id, body)) = queue.recv().await {
-        // Given up while it waited: the host need not see it.
-        if !pending.begin(id) {
-            continue;
+/// Of the frames that wait, those with long work go last: a host that reads several at once takes them one by one
+/// (PROTOCOL §3.7), and a quick question would stand for minutes behind a delegated task.
+async fn write_frames(mut writer: OwnedWriteHalf, mut queue: mpsc::Receiver<Frame>, pending: &Pending) {
+    let mut waiting = Vec::new();
+    while queue.recv_many(&mut waiting, limits::SEND_QUEUE_FRAMES).await > 0 {
+        waiting.sort_by_key(|frame| frame.work);
+        for Frame { id, body, .. } in waiting.drain(..) {
+            // Given up while it waited: the host need not see it.
+            if !pending.begin(id) {
+                continue;
+            }
+            if write_frame(&mut writer, &body).await.is_err() {
+                return;
+            }
+            pending.written(id);
         }
-        if write_frame(&mut writer, &body).await.is_err() {
-            return;
-        }
-        pending.written(id);
     }
 }
 

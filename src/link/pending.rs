@@ -28,6 +28,8 @@ pub(super) struct Waiting {
     reply: oneshot::Sender<Result<Reply, Failure>>,
     pub(super) deadline: Deadline,
     timeout: Duration,
+    /// Its frame's place among those written; behind them all until it has been begun.
+    place: u64,
     /// The host can have seen it: the whole frame was handed to the kernel.
     complete: bool,
     /// Delivers the turn's answer, which some hosts acknowledge without an id (PROTOCOL T5).
@@ -38,7 +40,7 @@ impl Waiting {
     pub(super) fn new(timeout: Duration, answers: bool) -> (Self, oneshot::Receiver<Result<Reply, Failure>>) {
         let (reply, receiver) = oneshot::channel();
         let deadline = Deadline(Arc::new(Mutex::new(Instant::now() + timeout)));
-        (Self { reply, deadline, timeout, complete: false, answers }, receiver)
+        (Self { reply, deadline, timeout, place: u64::MAX, complete: false, answers }, receiver)
     }
 }
 
@@ -51,8 +53,8 @@ pub(super) struct Pending {
 #[derive(Default)]
 struct Table {
     calls: BTreeMap<u64, Waiting>,
-    /// The frame begun last.
-    last: u64,
+    /// Frames begun.
+    begun: u64,
     closed: bool,
 }
 
@@ -74,11 +76,11 @@ impl Pending {
     /// A frame is about to be written; `false` when nobody waits for its reply any more.
     pub(super) fn begin(&self, id: u64) -> bool {
         let mut table = self.lock();
-        let wanted = table.calls.contains_key(&id);
-        if wanted {
-            table.last = id;
-        }
-        wanted
+        let place = table.begun + 1;
+        let Some(waiting) = table.calls.get_mut(&id) else { return false };
+        waiting.place = place;
+        table.begun = place;
+        true
     }
 
     /// The whole frame was handed to the kernel.
@@ -101,10 +103,9 @@ impl Pending {
         let id = envelope.msg_id.as_deref().and_then(own_id);
         let mut table = self.lock();
         if envelope.heartbeat {
-            match id.and_then(|id| table.calls.get(&id)) {
-                Some(waiting) => waiting.deadline.extend(waiting.timeout),
-                None => table.calls.values().for_each(|waiting| waiting.deadline.extend(waiting.timeout)),
-            }
+            // Of no call: for all of them.
+            let place = id.and_then(|id| table.calls.get(&id)).map_or(0, |waiting| waiting.place);
+            table.extend_from(place);
             return;
         }
         let id = match envelope.msg_id {
@@ -112,6 +113,7 @@ impl Pending {
             None => table.oldest(|waiting| waiting.answers).or_else(|| table.oldest(|_| true)),
         };
         if let Some(waiting) = id.and_then(|id| table.calls.remove(&id)) {
+            table.extend_from(waiting.place);
             let _ = waiting.reply.send(Ok(Reply::new(frame)));
         }
     }
@@ -121,8 +123,8 @@ impl Pending {
     pub(super) fn fail_all(&self, reset: bool) {
         let mut table = self.lock();
         table.closed = true;
-        let last = table.last;
-        if let (true, Some(waiting)) = (reset, table.calls.get_mut(&last)) {
+        let last = table.begun;
+        for waiting in table.calls.values_mut().filter(|waiting| reset && waiting.place == last) {
             waiting.complete = false;
         }
         for (_, waiting) in std::mem::take(&mut table.calls) {
@@ -138,7 +140,15 @@ fn own_id(text: &str) -> Option<u64> {
 
 impl Table {
     fn oldest(&self, wanted: impl Fn(&Waiting) -> bool) -> Option<u64> {
-        self.calls.iter().find(|(_, waiting)| waiting.complete && wanted(waiting)).map(|(id, _)| *id)
+        let seen = self.calls.iter().filter(|(_, waiting)| waiting.complete && wanted(waiting));
+        seen.min_by_key(|(_, waiting)| waiting.place).map(|(id, _)| *id)
+    }
+
+    /// A sign of life for the call at this place. A host that read several frames at once takes them one by one and sends
+    /// heartbeats only for the one in hand (PROTOCOL §3.7), so the time of those written after it begins anew too.
+    fn extend_from(&self, place: u64) {
+        let behind = self.calls.values().filter(|waiting| waiting.place >= place);
+        behind.for_each(|waiting| waiting.deadline.extend(waiting.timeout));
     }
 }
 

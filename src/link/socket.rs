@@ -1,6 +1,6 @@
 //! The link over a Unix socket (PROTOCOL §3): which connection a call goes out on, and what happens after a loss.
 
-use super::connection::{Connection, Failure};
+use super::connection::{Connection, Failure, Request};
 use super::{BoxFuture, CallContext, CallError, HostLink};
 use crate::limits;
 use crate::os;
@@ -132,7 +132,7 @@ impl SocketLink {
                 return Err(CallError::TooLarge { bytes: body.len(), max });
             }
             let answers = matches!(action, Action::AgentResponse { .. });
-            match connection.call(id, body, timeout, answers).await {
+            match connection.call(Request { id, body, timeout, answers, work: work(action, timeout) }).await {
                 Ok(reply) => return Ok(reply),
                 Err(Failure::Silence) => return Err(CallError::TimedOut(timeout.as_millis())),
                 Err(Failure::Lost { complete }) => {
@@ -163,6 +163,14 @@ impl HostLink for SocketLink {
 
     fn request_max_bytes(&self) -> usize {
         limits::FRAME_SEND_MAX_BYTES
+    }
+}
+
+/// The host's own questions and reports are quick; what it does for the model takes up to as long as it is waited for.
+fn work(action: &Action, timeout: Duration) -> Duration {
+    match action {
+        Action::LlmCall(_) | Action::Forward(_) => timeout,
+        _ => Duration::ZERO,
     }
 }
 

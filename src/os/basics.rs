@@ -9,10 +9,11 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// Becomes another program, with this process's environment and descriptors. Returns only when that fails.
+/// Becomes another program, with this process's environment, one variable more, and its descriptors. Returns only when that
+/// fails.
 #[allow(clippy::disallowed_methods, reason = "no child is made: this process ends")]
-pub fn replace(program: &Path, args: &[OsString]) -> io::Error {
-    Command::new(program).args(args).exec()
+pub fn replace(program: &Path, args: &[OsString], (name, value): (&str, &str)) -> io::Error {
+    Command::new(program).args(args).env(name, value).exec()
 }
 
 /// An error when too few descriptors are free. Asked before a runtime is made, which panics without its own.

@@ -20,8 +20,8 @@ use tokio::net::unix::pipe;
 
 /// The pipe to the runtime; -1 until somebody listens. Never closed.
 static CHANNEL: AtomicI32 = AtomicI32::new(-1);
-/// Signals to stop that were taken for the host's.
-static HEARD: AtomicUsize = AtomicUsize::new(0);
+/// The first signal to stop that was taken for the host's; 0 until one has come.
+static STOP: AtomicI32 = AtomicI32::new(0);
 /// Signals to stop that came from commands.
 static REFUSED: AtomicUsize = AtomicUsize::new(0);
 
@@ -45,6 +45,11 @@ impl Arrivals {
         let signal = Signal::try_from(c_int::from(record[0])).ok()?;
         Some(if record[1] == 0 { Arrived::Stop(signal) } else { Arrived::Ignored(signal) })
     }
+}
+
+/// The signal that stops us, once one has come, told or not yet.
+pub fn stopped_by() -> Option<Signal> {
+    Signal::try_from(STOP.load(Ordering::Relaxed)).ok()
 }
 
 /// Takes over these signals. Needs a runtime.
@@ -99,7 +104,7 @@ extern "C" fn note(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
         let below = from_below((*info).si_code, (*info).si_pid());
         // Signals of a kind merge while one waits, and in a flood of them the host's would be lost.
         let refused = below && REFUSED.fetch_add(1, Ordering::Relaxed) < limits::SIGNALS_REFUSED_MAX;
-        let again = !refused && HEARD.fetch_add(1, Ordering::Relaxed) > 0;
+        let again = !refused && STOP.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed).is_err();
         if again && !below {
             basics::die_now(128 + signal);
         }

@@ -42,12 +42,6 @@ impl Sink {
         }
     }
 
-    /// Has the user been told anything?
-    pub(super) fn used(&self) -> bool {
-        matches!(self, Self::Stdout { writer: Some(_), .. })
-            || matches!(self, Self::Stdout { kept, .. } if !kept.is_empty())
-    }
-
     /// Waits until everything has reached its reader, or until nobody wants to wait any longer. To be called when the
     /// commands' processes have ended.
     pub(super) async fn finish(self, stop: &CancellationToken) -> Result<(), Fatal> {

@@ -5,7 +5,7 @@ use crate::limits;
 use crate::log::LogConfig;
 use crate::os::guard::{Setting, UnknownSetting};
 use crate::secret::Secret;
-use crate::text;
+use crate::text::{self, javascript};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -117,12 +117,13 @@ pub fn read(args: &[OsString], environment: Vec<(OsString, OsString)>) -> Result
 
 fn configure(flags: Flags, env: Environment) -> Result<Config, Fatal> {
     let host_url = env.text("AX_HOST_URL");
-    let socket = flags.ipc_socket.or_else(|| env.text("AX_IPC_SOCKET").map(PathBuf::from));
+    let socket = flags.ipc_socket.map(|path| ("--ipc-socket", path));
+    let socket = socket.or_else(|| Some(("AX_IPC_SOCKET", env.text("AX_IPC_SOCKET")?.into())));
     let listen = env.text("AX_IPC_LISTEN").as_deref() == Some("1");
     let transport = match (host_url, socket) {
         (Some(url), _) => Transport::Http(reachable(url)?),
-        (None, Some(socket)) if listen => Transport::Listen(socket),
-        (None, Some(socket)) => Transport::Connect(socket),
+        (None, Some((name, socket))) if listen => Transport::Listen(short(name, socket)?),
+        (None, Some((name, socket))) => Transport::Connect(short(name, socket)?),
         (None, None) => return Err(Fatal::MissingArgument("AX_IPC_SOCKET (or --ipc-socket, or AX_HOST_URL)")),
     };
     let workspace = env.text("AX_WORKSPACE").map(PathBuf::from).ok_or(Fatal::MissingArgument("AX_WORKSPACE"))?;
@@ -133,10 +134,10 @@ fn configure(flags: Flags, env: Environment) -> Result<Config, Fatal> {
             |model| text::cut_units(&model, limits::MODEL_MAX_UNITS).to_owned(),
         ),
         max_tokens: flags.max_tokens.unwrap_or(limits::MAX_TOKENS_DEFAULT).min(limits::MAX_TOKENS_MAX),
-        proxy_socket: flags.proxy_socket,
+        proxy_socket: flags.proxy_socket.map(|path| short("--proxy-socket", path)).transpose()?,
+        pod_token: pod_token(&env, &transport)?,
         transport,
         workspace,
-        pod_token: env.text("AX_IPC_TOKEN").map(Secret::new),
         request_id: env.text("AX_REQUEST_ID"),
         llm_timeout: env
             .integer("AX_LLM_TIMEOUT_MS")
@@ -160,6 +161,23 @@ fn reachable(url: String) -> Result<String, Fatal> {
     match scheme.as_deref() {
         Some("http" | "https") => Ok(url),
         _ => Err(Fatal::HostUrl),
+    }
+}
+
+/// The kernel takes no longer path for a socket.
+fn short(name: &'static str, path: PathBuf) -> Result<PathBuf, Fatal> {
+    match path.as_os_str().len() <= limits::SOCKET_PATH_MAX_BYTES {
+        true => Ok(path),
+        false => Err(Fatal::SocketPath { name }),
+    }
+}
+
+/// Made from a file it may end in a line break. It is sent only over HTTP.
+fn pod_token(env: &Environment, transport: &Transport) -> Result<Option<Secret>, Fatal> {
+    let token = env.text("AX_IPC_TOKEN").map(|token| Secret::new(token.trim_end()));
+    match token.filter(|token| !token.expose().is_empty()) {
+        Some(token) if matches!(transport, Transport::Http(_)) && !token.is_token() => Err(Fatal::Token),
+        token => Ok(token),
     }
 }
 
@@ -214,10 +232,13 @@ impl Environment {
     }
 }
 
-/// `parseInt` with 0 and nonsense as unset (PROTOCOL §1.1).
+/// `parseInt` with 0, less than 0 and nonsense as unset (PROTOCOL §1.1). What is too large is as large as can be.
 fn leading_integer(text: &str) -> Option<u32> {
-    let digits: String = text.trim().chars().take_while(char::is_ascii_digit).collect();
-    digits.parse().ok().filter(|&number| number > 0)
+    let text = javascript::trim_start(text);
+    let text = text.strip_prefix('+').unwrap_or(text);
+    let digits = text.chars().map_while(|c| c.to_digit(10));
+    Some(digits.fold(0_u32, |number, digit| number.saturating_mul(10).saturating_add(digit)))
+        .filter(|&number| number > 0)
 }
 
 #[cfg(test)]

@@ -11,8 +11,8 @@
 //! | the host's socket cannot be reached or listened on | 1 | the error: `ECONNREFUSED`, `ENOENT`, `EACCES` … | tries again |
 //! | listen mode: nobody has connected for two minutes | 1 | `nobody has connected` | learns nothing from it |
 //! | too few descriptors are free at the start | 1 | `cannot start` and the reason | tries again |
-//! | link lost, or no credential proxy, before any tool ran | 1 | `ECONNRESET` | tries again |
-//! | link lost after a tool ran, also when noticed while one runs | 1, and the reason on stdout | – | takes what stdout has |
+//! | link lost, or no credential proxy, before any tool ran or anything was said | 1 | `ECONNRESET` | tries again |
+//! | link lost later, also when noticed while a command runs | 1, and the reason on stdout | – | takes what stdout has |
 //! | the last answer, where it is an action, did not reach the host | 1 | `ECONNRESET` | learns nothing from it |
 //! | repository cannot be prepared | 1 | `git` and the reason | tries again |
 //! | stdout closed or full | 1 | `EPIPE` | tries again |
@@ -21,6 +21,7 @@
 //! | SIGUSR1, SIGUSR2, SIGALRM and others that would end a process | – | – | the turn goes on |
 //! | panic outside a tool | 70 | – | tries again |
 
+use crate::limits;
 use crate::log::escaped;
 use nix::errno::Errno;
 use std::io;
@@ -35,6 +36,15 @@ pub enum Fatal {
     /// `AX_HOST_URL` names no host.
     #[error("validation failed: AX_HOST_URL is not a URL like http://host or https://host:port")]
     HostUrl,
+    /// `AX_IPC_TOKEN` cannot be sent.
+    #[error("validation failed: AX_IPC_TOKEN holds characters that no HTTP header carries")]
+    Token,
+    /// A socket's path that no system call takes.
+    #[error("validation failed: {name} is longer than {max} bytes", max = limits::SOCKET_PATH_MAX_BYTES)]
+    SocketPath {
+        /// The setting.
+        name: &'static str,
+    },
     /// `--agent` names nothing known.
     #[error("validation failed: unknown agent \"{}\"; use pi-coding-agent or claude-code", escaped(.0))]
     UnknownAgent(String),

@@ -7,6 +7,7 @@ use super::session::{Session, TurnEnd};
 use super::signals::Stop;
 use super::{intake, listen, work};
 use crate::link::{AnthropicLink, HostLink, SocketLink};
+use crate::text::javascript;
 use crate::wire::{Content, Payload};
 use crate::{limits, log, os};
 use std::io;
@@ -115,10 +116,10 @@ async fn connect(config: Config, path: &Path, stop: &Stop) -> Result<(), Fatal> 
     let end = end?;
     let lost = end.link_lost();
     if let Some(error) = &lost
-        && end.tools_started == 0
-        && !sink.used()
+        && !end.acted
+        && javascript::trim_start(&end.answer).is_empty()
     {
-        // Nothing has happened yet, so the host may run the whole turn again.
+        // Nothing has been done or said yet, so the host may run the whole turn again.
         return Err(Fatal::LinkLost(error.to_string()));
     }
     if !end.stopped() {
@@ -128,7 +129,8 @@ async fn connect(config: Config, path: &Path, stop: &Stop) -> Result<(), Fatal> 
     lost.map_or(Ok(()), |error| Err(Fatal::LinkLost(error.to_string())))
 }
 
-/// Runs a turn and sends its answer, whatever happened. `Err` when the answer has not reached the host.
+/// Runs a turn and sends its answer, whatever happened. `Err` when there could be no turn, or the answer has not reached the
+/// host.
 pub(super) async fn answered_turn(session: &mut Session, payload: &Payload, stop: &Stop) -> Result<(), Fatal> {
     let host = session.apply(payload, stop.token());
     if is_blank(payload) {
@@ -144,9 +146,9 @@ pub(super) async fn answered_turn(session: &mut Session, payload: &Payload, stop
         tracing::warn!(component = "runner", "turn_closed_by_host");
         return Ok(());
     }
-    let text = match ended {
-        Ok(end) => format!("{}{}", end.answer, end.told()),
-        Err(fatal) => format!("Agent error: {fatal}"),
+    let (answer, outcome) = match ended {
+        Ok(end) => (format!("{}{}", end.answer, end.told()), Ok(())),
+        Err(fatal) => (format!("Agent error: {fatal}"), Err(fatal)),
     };
     // A host that does not take the answer must not keep the commands alive after a signal.
     let stopped = async {
@@ -155,7 +157,7 @@ pub(super) async fn answered_turn(session: &mut Session, payload: &Payload, stop
         std::future::pending().await
     };
     tokio::select! {
-        delivered = answer::deliver(&host, &text) => delivered,
+        delivered = answer::deliver(&host, &answer) => delivered.and(outcome),
         () = stopped => Ok(()),
     }
 }
@@ -166,5 +168,5 @@ fn is_blank(payload: &Payload) -> bool {
         Content::Blocks(blocks) => blocks.iter().any(|block| !matches!(block, crate::wire::Block::Text { .. })),
         Content::Text(_) => false,
     };
-    !media && payload.message.to_text("\n").trim().is_empty()
+    !media && javascript::trim_start(&payload.message.to_text("\n")).is_empty()
 }

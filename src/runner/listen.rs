@@ -50,7 +50,8 @@ pub(super) async fn run(config: Config, path: &Path, stop: &Stop) -> Result<(), 
     ended
 }
 
-/// The first turn and those that follow it. An answer that does not reach the host ends them: nobody will dial again.
+/// The first turn and those that follow it. One that cannot be had ends them, and so does an answer that does not reach the
+/// host: nobody will dial again.
 async fn turns(session: &mut Session, first: Payload, host: &Host, idle_limit: u32, stop: &Stop) -> Result<(), Fatal> {
     let mut next: Option<Result<Payload, String>> = Some(Ok(first));
     let mut recent = Recent::default();

@@ -47,8 +47,8 @@ pub(super) struct TurnEnd {
     pub answer: String,
     /// What kept it from finishing.
     pub failure: Option<Failure>,
-    /// Tools that were started.
-    pub tools_started: usize,
+    /// A tool can have done something. While none has, running the turn again does no harm.
+    pub acted: bool,
 }
 
 impl TurnEnd {
@@ -170,7 +170,7 @@ impl Session {
             finished = ended.failure.is_none(),
             "turn_finished"
         );
-        Ok(TurnEnd { answer: ended.answer, failure: ended.failure, tools_started: ended.tools_started })
+        Ok(TurnEnd { answer: ended.answer, failure: ended.failure, acted: tools.acted() })
     }
 
     /// Ends the commands the turns have left running.

@@ -5,7 +5,6 @@ use super::exit::Signal;
 use crate::os::signals::{self, Arrived};
 use nix::sys::signal::{SigSet, Signal as Number};
 use std::io;
-use std::sync::{Arc, OnceLock};
 use tokio_util::sync::CancellationToken;
 
 /// The signals that end the runner.
@@ -28,11 +27,15 @@ pub fn hold_signals() {
     signals::disregard_others();
 }
 
-/// Which signal ends the process, once one has come.
+/// Tells everybody of the signal that ends the process.
 #[derive(Clone, Default)]
 pub(super) struct Stop {
     token: CancellationToken,
-    signal: Arc<OnceLock<Signal>>,
+}
+
+/// What the program calls a signal.
+fn named(number: Number) -> Option<Signal> {
+    ENDING.into_iter().find(|(ending, _)| *ending == number).map(|(_, name)| name)
 }
 
 impl Stop {
@@ -55,8 +58,7 @@ impl Stop {
     fn take(&self, arrived: Arrived) {
         match arrived {
             Arrived::Stop(number) => {
-                let Some((_, name)) = ENDING.into_iter().find(|(ending, _)| *ending == number) else { return };
-                let _ = self.signal.set(name);
+                let Some(name) = named(number) else { return };
                 tracing::info!(component = "runner", signal = %name, "signal_received");
                 self.token.cancel();
             }
@@ -71,8 +73,8 @@ impl Stop {
         &self.token
     }
 
-    /// The signal, once one has come.
+    /// The signal, once one has come, even if nobody has been told yet: a run that ends meanwhile ends by it.
     pub(super) fn signal(&self) -> Option<Signal> {
-        self.signal.get().copied()
+        signals::stopped_by().and_then(named)
     }
 }

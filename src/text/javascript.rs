@@ -15,9 +15,19 @@ pub fn url(text: &str) -> Option<Url> {
     Url::parse(&format!("{scheme}:{}", rest.chars().map(stand_in).collect::<String>())).ok()
 }
 
-/// Without white space at its ends: `trim` takes a byte order mark for some, and U+0085 for none.
+/// The text without the blanks at its ends.
 pub fn trim(text: &str) -> &str {
-    text.trim_matches(|c: char| c == '\u{feff}' || (c.is_whitespace() && c != '\u{85}'))
+    text.trim_matches(is_blank)
+}
+
+/// The text without the blanks it begins with.
+pub fn trim_start(text: &str) -> &str {
+    text.trim_start_matches(is_blank)
+}
+
+/// What `trim` strips: Unicode's white space without NEXT LINE, and the byte order mark.
+fn is_blank(c: char) -> bool {
+    (c.is_whitespace() && c != '\u{85}') || c == '\u{feff}'
 }
 
 #[cfg(test)]
@@ -55,7 +65,11 @@ mod tests {
     }
 
     #[test]
-    fn trims_what_javascript_trims() {
+    fn blank_is_what_javascript_says() {
+        let blank: String = ('\0'..=char::MAX).filter(|c| is_blank(*c)).collect();
+        let wanted = "\t\n\u{b}\u{c}\r \u{a0}\u{1680}\u{2000}\u{2001}\u{2002}\u{2003}\u{2004}\u{2005}\u{2006}\u{2007}\
+                      \u{2008}\u{2009}\u{200a}\u{2028}\u{2029}\u{202f}\u{205f}\u{3000}\u{feff}";
+        assert_eq!(blank, wanted);
         assert_eq!(trim("\u{feff}\u{a0}\u{2028} \ta\u{85}\n"), "a\u{85}");
     }
 }

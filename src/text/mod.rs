@@ -3,7 +3,7 @@
 
 mod binary;
 mod head_tail;
-mod javascript;
+pub mod javascript;
 mod json;
 mod lines;
 mod replace;
@@ -13,7 +13,6 @@ mod wide;
 
 pub use binary::is_binary;
 pub use head_tail::HeadTail;
-pub use javascript::{trim, url};
 pub use json::{cut_json, elide_json, json_bytes, json_units};
 pub use replace::{NoEdit, Replaced, replace};
 pub use utf8::whole_end;

@@ -2,7 +2,7 @@
 //! the two cannot disagree and no request goes out that the host refuses for its shape (PROTOCOL §14).
 
 use super::plain;
-use crate::text;
+use crate::text::{self, javascript};
 use serde_json::{Map, Value};
 
 /// What a field may hold.
@@ -138,7 +138,7 @@ impl Kind {
         match self {
             Self::Text(max) | Self::Some(max) => short(value, max),
             Self::EnvName => short(value, 64),
-            Self::Url(max) => short(value, max) && value.as_str().is_some_and(|given| text::url(given).is_some()),
+            Self::Url(max) => short(value, max) && value.as_str().is_some_and(|given| javascript::url(given).is_some()),
             Self::SkillName(max) => short(value, max) && value.as_str().is_some_and(is_skill_name),
             Self::Scope => value.as_str().is_some_and(is_scope),
             Self::Uuid => value.as_str().is_some_and(is_uuid),

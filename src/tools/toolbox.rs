@@ -7,7 +7,7 @@ use super::forward::{self, Outcome, Presented, Spill};
 use super::lanes::Lanes;
 use super::{Finished, bash, edit_file, glob, grep, read_file, skill_write, write_file};
 use crate::gate::{Approved, Gate, Proposal, Refusal};
-use crate::link::Host;
+use crate::link::{CallError, Host};
 use crate::os::{self, ChildEnv, Shell};
 use crate::wire::{Action, CatalogEntry, Dispatch, DispatchMode, Forward, ToolSpec};
 use crate::workspace::{Fingerprint, Root, Workspace};
@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What the tools of a turn work with.
 pub struct Turn {
@@ -50,6 +51,7 @@ pub struct Toolbox {
     breaker: Breaker,
     lanes: Lanes,
     root: Arc<Root>,
+    acted: AtomicBool,
 }
 
 impl Toolbox {
@@ -67,7 +69,7 @@ impl Toolbox {
         let spill_threshold = turn.dispatch.map_or(limits::SPILL_THRESHOLD_BYTES, |it| it.spill_threshold_bytes);
         let (breaker, lanes) = (Breaker::default(), Lanes::default());
         let root = Arc::new(Root::new(turn.workspace.clone()));
-        Self { turn, specs, direct, spill_threshold, breaker, lanes, root }
+        Self { turn, specs, direct, spill_threshold, breaker, lanes, root, acted: AtomicBool::new(false) }
     }
 
     /// What the model is offered.
@@ -78,6 +80,16 @@ impl Toolbox {
     /// Call it between two rounds: see [`Gate::settle`].
     pub async fn settle(&self) {
         self.turn.gate.settle().await;
+    }
+
+    /// Can a tool have done anything? Not those that were refused, that the host was never asked about, or whose question
+    /// brought no answer.
+    pub fn acted(&self) -> bool {
+        self.acted.load(Ordering::Relaxed)
+    }
+
+    fn act(&self) {
+        self.acted.store(true, Ordering::Relaxed);
     }
 
     /// Is there a tool of this name?
@@ -165,6 +177,7 @@ impl Toolbox {
             Err(Refusal::Denied(reason)) => return Ok(json!({"output": format!("Denied: {reason}")}).to_string()),
             Err(refusal) => return Err(refusal.to_string()),
         };
+        self.act();
         let turn = &self.turn;
         let (workspace, repair) = self.root.current().map_err(|error| error.to_string())?;
         let place = bash::Place { shell: &turn.shell, env: &turn.env, workspace: workspace.root(), repair };
@@ -198,6 +211,7 @@ impl Toolbox {
             Ok(call) => call,
             Err(refusal) => return Ok(json!({"error": refusal.to_string()}).to_string()),
         };
+        self.act();
         Ok(self.report(blocking(move || run(call, &workspace)).await?).await)
     }
 
@@ -242,7 +256,13 @@ impl Toolbox {
         let action = forward.name();
         let call = Action::Forward(forward);
         let reads = call.repeatable();
-        match self.turn.host.call(&call).await {
+        let reply = self.turn.host.call(&call).await;
+        match reply {
+            Err(CallError::NotSent(_) | CallError::TooLarge { .. } | CallError::Unencodable) => {}
+            Err(_) if reads => {}
+            _ => self.act(),
+        }
+        match reply {
             Err(error) => forward::present_error(&error, reads),
             Ok(reply) => match forward::present(action, &reply, reads, self.spill_threshold) {
                 Outcome::Text(presented) => presented,

@@ -10,6 +10,23 @@ const SECRET: [&str; 2] = ["ipctoken", "credentialenv"];
 /// Names of its other fields that only a host uses, policy among them (CASES I16).
 const HOSTS: [&str; 6] = ["webproxyurl", "cacert", "taintratio", "taintthreshold", "sandboxtype", "tooldispatch"];
 
+/// Names of the rest of them.
+const OTHERS: [&str; 13] = [
+    "message",
+    "history",
+    "profile",
+    "userid",
+    "replyoptional",
+    "sessionid",
+    "requestid",
+    "sessionscope",
+    "agentid",
+    "identity",
+    "singleturn",
+    "skills",
+    "catalog",
+];
+
 /// The text from its first character that is neither blank nor a byte order mark.
 pub(crate) fn document(text: &str) -> &str {
     text.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}')
@@ -23,6 +40,18 @@ pub(super) fn is_meant(text: &str) -> bool {
         |name: &&str, apart: bool| plain.match_indices(*name).any(|(at, _)| is_key(&plain, at, name.len(), apart));
     SECRET.iter().any(|name| key(name, true))
         || begins_like_an_object(text) && SECRET.iter().chain(&HOSTS).any(|name| key(name, false))
+}
+
+/// Is it what is left of a payload that lost its head, and maybe the half of a token with it? No JSON then; one word at most
+/// before the first quote, and one of a payload's fields after another.
+pub(super) fn is_rest(text: &str) -> bool {
+    let plain = plainly(text);
+    let Some((head, _)) = plain.split_once('"') else { return false };
+    let words = head.split_whitespace().filter(|word| word.contains(char::is_alphanumeric)).count();
+    let follows = |at: usize| plain[..at].strip_suffix('"').is_some_and(|before| before.trim_end().ends_with(','));
+    let field =
+        |name: &&str| plain.match_indices(*name).any(|(at, _)| follows(at) && is_key(&plain, at, name.len(), true));
+    words <= 1 && SECRET.iter().chain(&HOSTS).chain(&OTHERS).any(field)
 }
 
 /// In small letters, with quotes and colons for their other spellings, and without the joints of a name: `ipc_token` and
@@ -80,7 +109,7 @@ impl Payload {
             Ok(value) => inside(&value).map(str::to_owned),
             Err(_) => after_key(&text, '"').or_else(|| after_key(&text, '\'')).map(str::to_owned),
         };
-        token.filter(|token| !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic())).map(Secret::new)
+        token.map(Secret::new).filter(Secret::is_token)
     }
 }
 

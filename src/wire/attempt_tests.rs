@@ -86,6 +86,32 @@ fn what_was_meant_as_a_payload_is_never_a_message() {
 }
 
 #[test]
+fn a_payload_without_its_head_is_never_a_message() {
+    // Secrets stand in the middle of a host's payload.
+    let whole = format!(
+        r#"{{"message":"hello there","history":[],"taintRatio":0,"sessionId":"s","ipcToken":"{TOKEN}","agentId":"ax","identity":{{"agents":"A"}},"credentialEnv":{{"KEY":"{TOKEN}"}},"singleTurn":false,"skills":[]}}"#
+    );
+    let last = whole.rfind(TOKEN).unwrap() + TOKEN.len();
+    for cut in 1..last {
+        for spaced in [whole[cut..].to_owned(), whole[cut..].replace(",\"", ",\n  \"").replace("\":", "\": ")] {
+            assert!(Payload::read(spaced.as_bytes()).is_err(), "{spaced}");
+        }
+    }
+}
+
+#[test]
+fn a_token_that_no_header_carries_makes_a_payload_unusable() {
+    for (token, usable) in
+        [("t-1", true), ("", true), ("t\\n", false), ("t t", false), ("\\u00e9", false), ("t\\r\\nX: y", false)]
+    {
+        let item = format!(r#"{{"message":"m","ipcToken":"{token}"}}"#);
+        let read = Payload::read(item.as_bytes());
+        assert_eq!(read.as_ref().err(), (!usable).then_some(&PayloadError::Token), "{token}");
+        assert_eq!(read.is_ok_and(|payload| payload.ipc_token.is_some()), usable && !token.is_empty(), "{token}");
+    }
+}
+
+#[test]
 fn what_a_host_may_well_send_is_taken() {
     let whole = format!(r#"{{"message":"hello","taintRatio":0,"ipcToken":"{TOKEN}"}}"#);
     for before in ["\u{feff}", "\u{feff}\u{feff}", "\n\u{feff}", "\u{feff} \u{feff}\r\n", "\u{a0}", "\u{2028}"] {
@@ -114,6 +140,9 @@ fn words_about_a_payload_are_words() {
         "[{\"message\":\"hi\"}]",
         "// a comment\nlet x = {};",
         "\"just a string\"",
+        "what does {\"message\":\"x\",\"agentId\":\"y\"} mean?",
+        "the list is \"a\", \"message\": b",
+        "\"message\",\"history\"",
     ] {
         let payload = Payload::read(text.as_bytes()).expect(text);
         assert_eq!(payload.message.to_text(""), text);

@@ -181,6 +181,9 @@ pub enum PayloadError {
     /// More than the parser's stack takes.
     #[error("payload is nested more than 128 levels deep; send a flatter JSON object")]
     TooDeep,
+    /// Its calls could not be made.
+    #[error("payload's \"ipcToken\" holds characters that no HTTP header carries")]
+    Token,
     /// Meant as a payload, and nothing is asked in it.
     #[error("payload is JSON, but not an object whose \"message\" is a string or an array; send one such object")]
     NoMessage,
@@ -197,20 +200,29 @@ impl Payload {
         }
         let error = match json(raw) {
             Ok(value) => match structured(&value, raw, false) {
-                Some(payload) => return Ok(payload),
-                None if attempt::is_meant(raw) => return structured(&value, raw, true).ok_or(PayloadError::NoMessage),
+                Some(payload) => return payload.callable(),
+                None if attempt::is_meant(raw) => {
+                    return structured(&value, raw, true).ok_or(PayloadError::NoMessage)?.callable();
+                }
                 None => return Ok(Self::plain(raw)),
             },
             Err(error) => error,
         };
         let object = attempt::document(raw).starts_with('{') && raw.contains("\"message\"");
-        if !object && !attempt::is_meant(raw) {
+        if !object && !attempt::is_meant(raw) && !attempt::is_rest(raw) {
             return Ok(Self::plain(raw));
         }
         // The parser has no kind for it.
         match error.to_string().starts_with("recursion limit") {
             true => Err(PayloadError::TooDeep),
             false => Err(PayloadError::Damaged { line: error.line(), column: error.column() }),
+        }
+    }
+
+    fn callable(self) -> Result<Self, PayloadError> {
+        match &self.ipc_token {
+            Some(token) if !token.is_token() => Err(PayloadError::Token),
+            _ => Ok(self),
         }
     }
 

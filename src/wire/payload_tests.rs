@@ -48,4 +48,11 @@ fn tolerates_what_a_javascript_reader_tolerates() {
     assert_eq!(payload.identity.unwrap().soul, "s");
     assert!(payload.dispatch.is_none() && payload.skills.is_none());
     assert_eq!(payload.ignored, ["taintRatio", "replyOptional", "credentialEnv"]);
+    // An empty id is none.
+    let empty =
+        br#"{"message":"m","history":[{"role":"user","content":-0.0}],"sessionId":"","userId":"","requestId":"",
+        "sessionScope":"","agentId":"","ipcToken":""}"#;
+    let payload = Payload::read(empty).unwrap();
+    assert_eq!((payload.meta(), payload.ipc_token, payload.agent_id), (Meta::default(), None, None));
+    assert_eq!(payload.history[0].content.to_text(""), "0");
 }

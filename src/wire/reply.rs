@@ -12,11 +12,11 @@ use std::borrow::Cow;
 /// The keys that route a frame. Everything else is skipped without being decoded.
 #[derive(Debug, Deserialize)]
 pub struct Envelope<'a> {
-    /// The call this answers; absent in bare acknowledgements (PROTOCOL T5).
-    #[serde(rename = "_msgId", borrow, default)]
+    /// The call this answers; absent in bare acknowledgements (PROTOCOL T5). Empty, and so nobody's, when it is no string.
+    #[serde(rename = "_msgId", borrow, default, deserialize_with = "some_id")]
     pub msg_id: Option<Cow<'a, str>>,
-    /// The host is still working.
-    #[serde(rename = "_heartbeat", default)]
+    /// The host is still working: anything that JavaScript takes for true.
+    #[serde(rename = "_heartbeat", default, deserialize_with = "truthy")]
     pub heartbeat: bool,
 }
 
@@ -39,6 +39,21 @@ impl<'a> Envelope<'a> {
     }
 }
 
+fn some_id<'de: 'a, 'a, D: Deserializer<'de>>(source: D) -> Result<Option<Cow<'a, str>>, D::Error> {
+    let raw = Option::<&'de RawValue>::deserialize(source)?;
+    Ok(raw.map(|raw| serde_json::from_str::<String>(raw.get()).map_or(Cow::Borrowed(""), Cow::Owned)))
+}
+
+fn truthy<'de, D: Deserializer<'de>>(source: D) -> Result<bool, D::Error> {
+    let raw = <&'de RawValue>::deserialize(source)?;
+    Ok(match serde_json::from_str::<Value>(raw.get()) {
+        Ok(Value::Null | Value::Bool(false)) => false,
+        Ok(Value::String(text)) => !text.is_empty(),
+        Ok(Value::Number(number)) => number.as_f64() != Some(0.0),
+        _ => true,
+    })
+}
+
 /// One answer, still as bytes.
 #[derive(Debug, Clone)]
 pub struct Reply(Bytes);
@@ -59,20 +74,23 @@ impl Reply {
     pub fn accepted(&self) -> Result<(), String> {
         #[derive(Deserialize)]
         struct Status {
-            ok: Option<bool>,
-            #[serde(default)]
+            ok: Option<Value>,
             error: Option<Value>,
         }
         let status = self.read::<Status>().or_else(|error| match std::str::from_utf8(&self.0) {
             Ok(text) => object(super::surrogates::repair(text).as_bytes()),
             Err(_) => Err(error),
         });
-        let status = status.map_err(|_| "the host's answer is not a JSON object".to_owned())?;
+        let status = status.map_err(|error| match error.to_string().starts_with("duplicate field") {
+            true => "the host's answer has a field twice".to_owned(),
+            false => "the host's answer is not a JSON object".to_owned(),
+        })?;
         match (status.ok, status.error) {
-            (Some(true), _) => Ok(()),
+            (Some(Value::Bool(true)), _) => Ok(()),
             (_, Some(Value::String(error))) => Err(error),
-            (_, Some(error)) if !error.is_null() => Err(error.to_string()),
-            _ => Err("the host refused without a reason".to_owned()),
+            (_, Some(error)) => Err(error.to_string()),
+            (None | Some(Value::Bool(false)), None) => Err("the host refused without a reason".to_owned()),
+            (Some(_), None) => Err("the host's answer has an \"ok\" that is neither true nor false".to_owned()),
         }
     }
 
@@ -312,8 +330,10 @@ mod tests {
             (r#"{"ok":false,"error":"no"}"#, Err("no")),
             (r#"{"error":{"message":"m"}}"#, Err(r#"{"message":"m"}"#)),
             (r#"{}"#, Err("the host refused without a reason")),
-            (r#"{"ok":"true"}"#, Err("the host's answer is not a JSON object")),
-            (r#"{"ok":false,"ok":true}"#, Err("the host's answer is not a JSON object")),
+            (r#"{"ok":"true"}"#, Err("the host's answer has an \"ok\" that is neither true nor false")),
+            (r#"{"ok":1,"error":"no"}"#, Err("no")),
+            (r#"{"ok":null,"error":null}"#, Err("the host refused without a reason")),
+            (r#"{"ok":false,"ok":true}"#, Err("the host's answer has a field twice")),
             ("[true]", Err("the host's answer is not a JSON object")),
             ("<html>", Err("the host's answer is not a JSON object")),
         ] {
@@ -366,6 +386,15 @@ mod tests {
         assert_eq!(Envelope::read(frame).unwrap().msg_id.as_deref(), Some("4"));
         assert!(Envelope::read(br#"{"_heartbeat":true,"ts":1}"#).unwrap().heartbeat);
         assert!(Envelope::read(br#"{"_msgId":"1","_msgId":"2"}"#).is_none());
+        for (beat, id, wanted) in
+            [("1", "5", true), ("\"\"", "[]", false), ("null", "{}", false), ("0.0", "true", false)]
+        {
+            let frame = format!("{{\"_heartbeat\":{beat},\"_msgId\":{id}}}");
+            let read = Envelope::read(frame.as_bytes()).unwrap();
+            assert_eq!((read.heartbeat, read.msg_id.as_deref()), (wanted, Some("")), "{frame}");
+        }
+        assert_eq!(Envelope::read(br#"{"_msgId":null}"#).unwrap().msg_id, None);
+        assert_eq!(Envelope::read(br#"{"_msgId":"\u0031"}"#).unwrap().msg_id.as_deref(), Some("1"));
         assert!(Envelope::read(b"[]").is_none());
         assert_eq!(Envelope::guess_id(br#"{"ok":tru,"_msgId" : "12"}"#), Some(12));
         assert_eq!(Envelope::guess_id(br#"{"_msgId":"x"}"#), None);

@@ -33,13 +33,13 @@ pub(super) fn structured(value: &Value, text: &str, leave_out: bool) -> Option<P
             Some("k8s") => SandboxType::K8s,
             Some(other) => SandboxType::Other(other.to_owned()),
         },
-        user_id: fields.string("userId"),
+        user_id: fields.known("userId"),
         reply_optional: fields.flag("replyOptional"),
-        session_id: fields.string("sessionId"),
-        request_id: fields.string("requestId"),
-        session_scope: fields.string("sessionScope"),
-        ipc_token: fields.string("ipcToken").map(Secret::new),
-        agent_id: fields.string("agentId"),
+        session_id: fields.known("sessionId"),
+        request_id: fields.known("requestId"),
+        session_scope: fields.known("sessionScope"),
+        ipc_token: fields.known("ipcToken").map(Secret::new),
+        agent_id: fields.known("agentId"),
         identity: fields.object("identity").map(identity),
         web_proxy_url: fields.string("webProxyUrl"),
         credential_env: fields.object("credentialEnv").map(credentials).unwrap_or_default(),
@@ -87,6 +87,11 @@ impl<'a> Fields<'a> {
         self.get(key, string)
     }
 
+    /// An id or a token. An empty one says that it is not known, and must not take the place of one that is (PROTOCOL T21).
+    fn known(&mut self, key: &'static str) -> Option<String> {
+        self.string(key).filter(|value| !value.is_empty())
+    }
+
     fn flag(&mut self, key: &'static str) -> bool {
         self.get(key, Value::as_bool).unwrap_or(false)
     }
@@ -107,6 +112,8 @@ fn content(value: &Value) -> Content {
         Value::Array(blocks) => {
             Content::Blocks(blocks.iter().filter_map(|block| serde_json::from_value(lenient(block)).ok()).collect())
         }
+        // As JavaScript writes it.
+        Value::Number(number) if number.as_f64() == Some(0.0) => Content::Text("0".to_owned()),
         other => Content::Text(other.to_string()),
     }
 }

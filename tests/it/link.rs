@@ -6,4 +6,5 @@ mod offsets;
 mod repeats;
 mod routing;
 mod schedule;
+mod segments;
 mod wire;

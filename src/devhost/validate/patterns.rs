@@ -18,7 +18,7 @@ pub(super) fn is_uuid(text: &str) -> bool {
 
 /// What a browser's URL parser accepts.
 pub(super) fn is_url(text: &str) -> bool {
-    crate::text::url(text).is_some()
+    crate::text::javascript::url(text).is_some()
 }
 
 /// `YYYY-MM-DDTHH:MM[:SS[.fff]]Z`: the form without an offset is the only one the host takes.

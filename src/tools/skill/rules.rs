@@ -1,6 +1,6 @@
 //! The frontmatter's rules (PROTOCOL §9.3), strict at every level. What passes is returned in normal form.
 
-use crate::text;
+use crate::text::{self, javascript};
 use crate::tools::arguments::preview;
 use serde_json::{Map, Value, json};
 
@@ -119,7 +119,8 @@ fn items<'a>(frontmatter: &'a mut Map<String, Value>, key: &str) -> &'a mut [Val
 
 /// `sse` if a path segment says so.
 fn transport(url: &str) -> &'static str {
-    let sse = text::url(url).is_some_and(|url| url.path_segments().is_some_and(|mut parts| parts.any(|p| p == "sse")));
+    let sse =
+        javascript::url(url).is_some_and(|url| url.path_segments().is_some_and(|mut parts| parts.any(|p| p == "sse")));
     if sse { "sse" } else { "http" }
 }
 
@@ -181,7 +182,7 @@ impl Check {
                 Some(items.filter_map(|(at, item)| self.value(rule, &format!("{path}.{at}"), item)).collect())
             }
             (Rule::Domain, Value::String(given)) => {
-                let name = text::trim(&given).to_lowercase();
+                let name = javascript::trim(&given).to_lowercase();
                 if self.by_form || domain(&name) {
                     return Some(Value::String(name));
                 }
@@ -201,8 +202,8 @@ impl Rule {
             Self::Url | Self::HttpsUrl if by_form => {
                 scheme(text).is_some_and(|scheme| matches!(self, Self::Url) || scheme.eq_ignore_ascii_case("https"))
             }
-            Self::Url => text::url(text).is_some(),
-            Self::HttpsUrl => text::url(text).is_some_and(|url| url.scheme() == "https"),
+            Self::Url => javascript::url(text).is_some(),
+            Self::HttpsUrl => javascript::url(text).is_some_and(|url| url.scheme() == "https"),
             Self::Choice(words) => words.contains(&text),
             Self::Domain | Self::List(_) | Self::Record(_) => false,
         }

@@ -60,9 +60,12 @@ fn what_a_payload_leaves_out_stays() {
     host.push_work(&first);
     host.wait_answer(1, LIMIT).expect("an answer");
     let mut second = host.payload("second");
-    for field in ["userId", "sessionScope", "identity", "skills", "catalog", "tool_dispatch"] {
+    for field in ["userId", "identity", "skills", "catalog", "tool_dispatch"] {
         second.as_object_mut().unwrap().remove(field);
     }
+    // Empty is not known.
+    second["sessionScope"] = json!("");
+    second["sessionId"] = json!("");
     host.push_work(&second);
     // The host expects the second payload's words, and they are the first's.
     host.forgive();
@@ -70,6 +73,7 @@ fn what_a_payload_leaves_out_stays() {
     let calls = host.requests_of("llm_call");
     assert_eq!((&calls[1].value["_userId"], &calls[1].value["_sessionScope"]), (&json!("dev"), &json!("dm")));
     assert_ne!(calls[1].value["_requestId"], calls[0].value["_requestId"]);
+    assert_eq!(calls[1].value["_sessionId"], first["sessionId"]);
     assert!(system(&calls[1]).contains("Plain-spoken and careful."));
 }
 

@@ -2,7 +2,10 @@
 
 use crate::support::{BIN, Judgement, LIMIT, bash_then_done, comes_true, has_ended, judge, runner, triggers};
 use ax_runner::devhost::{FakeHost, Fault, Output, Point, Runner, Script, Signal};
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
 use serde_json::json;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// The end must be this, and the last line must say why.
@@ -34,6 +37,19 @@ fn b1_a_bad_launch_is_final() {
     ends(&http().run(), 1, "AX_WORKSPACE", Judgement::GivesUp);
     for url in ["http://", "127.0.0.1:80", "ftp://127.0.0.1"] {
         ends(&started(&host).env("AX_HOST_URL", url).run(), 1, "AX_HOST_URL", Judgement::GivesUp);
+    }
+    for token in ["a b", "a\nb\n", "\u{e9}"] {
+        let http = started(&host).env("AX_HOST_URL", "http://127.0.0.1:1").env("AX_IPC_TOKEN", token);
+        ends(&http.run(), 1, "AX_IPC_TOKEN", Judgement::GivesUp);
+    }
+    // Too long for the kernel, whoever is to make the socket.
+    let long = format!("/{}", "l".repeat(107));
+    for listen in ["0", "1"] {
+        let started = started(&host).env("AX_IPC_SOCKET", &long).env("AX_IPC_LISTEN", listen);
+        ends(&started.run(), 1, "AX_IPC_SOCKET is longer than 107 bytes", Judgement::GivesUp);
+    }
+    for flag in ["--ipc-socket", "--proxy-socket"] {
+        ends(&started(&host).arguments([flag, &long]).run(), 1, flag, Judgement::GivesUp);
     }
     for agent in ["nobody", "", "--verbose", "401 \u{1f600}\n"] {
         let output = started(&host).arguments(["/opt/ax/dist/agent/runner.js", "--agent", agent]).run();
@@ -67,6 +83,8 @@ fn b1_flags_the_runner_does_not_know_are_no_fault() {
         vec!["--max-tokens"],
         vec!["--max-tokens", "NaN"],
         vec!["--max-tokens", "999999999999999999999"],
+        vec!["--max-tokens", "+500"],
+        vec!["--max-tokens", "-500"],
         vec!["--max-tokens=100", "--model=x"],
         vec!["/opt/ax/dist/agent/runner.js", "--agent", "pi-coding-agent", "--verbose"],
     ] {
@@ -74,7 +92,13 @@ fn b1_flags_the_runner_does_not_know_are_no_fault() {
         let output = started(&host).arguments(arguments.clone()).run();
         assert_eq!((output.text().as_str(), output.code), ("done", Some(0)), "{arguments:?} {}", output.stderr);
         let tokens = host.requests_of("llm_call")[0].value["maxTokens"].as_u64().unwrap();
-        assert!((1..=200_000).contains(&tokens));
+        let wanted = match arguments.get(1) {
+            Some(&"+500") => 500,
+            Some(&"999999999999999999999") => 200_000,
+            _ if arguments.first() == Some(&"--max-tokens=100") => 100,
+            _ => 8192,
+        };
+        assert_eq!(tokens, wanted, "{arguments:?}");
         assert_eq!(host.violations(), []);
     }
 }
@@ -88,8 +112,6 @@ fn a_host_that_cannot_be_reached_is_tried_again() {
         ends(&started(&host).env("AX_IPC_SOCKET", &socket).run(), 1, "ENOENT: cannot connect", Judgement::Retries);
     }
     let host = host();
-    let long = host.directory().join("l".repeat(150));
-    ends(&started(&host).env("AX_IPC_SOCKET", long).run(), 1, "cannot connect", Judgement::Retries);
     let file = host.directory().join("file");
     std::fs::write(&file, "").unwrap();
     ends(&started(&host).env("AX_IPC_SOCKET", &file).run(), 1, "ECONNREFUSED: cannot connect", Judgement::Retries);
@@ -107,6 +129,13 @@ fn a_workspace_that_cannot_be_opened_is_final() {
     for workspace in [file.as_path(), std::path::Path::new("relative")] {
         let output = started(&host).env("AX_WORKSPACE", workspace).run();
         ends(&output, 1, "workspace", Judgement::GivesUp);
+        // Where the answer is an action it tells the same, and so does the end.
+        for builder in [FakeHost::listen(Script::text("done")), FakeHost::http(Script::text("done"))] {
+            let host = builder.start();
+            ends(&started(&host).env("AX_WORKSPACE", workspace).run(), 1, "workspace", Judgement::GivesUp);
+            let answer = host.answer().unwrap_or_default();
+            assert!(answer.starts_with("Agent error: validation failed: workspace"), "{answer}");
+        }
     }
 }
 
@@ -124,6 +153,52 @@ fn a_link_lost_before_anything_happened_is_tried_again() {
     assert!(host.wait_request("llm_call", 1, LIMIT).is_some());
     host.stop();
     ends(&running.wait(), 1, "ECONNRESET", Judgement::Retries);
+    // Nor has a call done anything that nobody has approved, and blanks say nothing.
+    for said in ["", " \n"] {
+        let calls = json!([{"name": "bash", "args": {"command": "true"}}, {"name": "nothing", "args": {}},
+            {"name": "edit_file", "args": {"path": "none", "old_string": "a", "new_string": "b"}}]);
+        let script = Script::json(json!([{"text": said, "tools": calls}]));
+        let host = FakeHost::socket(script).fault("sandbox_approve", 1, Fault::DelayMs(60_000)).start();
+        let running = started(&host).spawn().unwrap();
+        assert!(host.wait_request("sandbox_approve", 1, LIMIT).is_some());
+        host.stop();
+        let output = running.wait();
+        assert_eq!((output.text().trim(), output.code), ("", Some(1)), "{}", output.stderr);
+        assert_eq!(judge(1, &output.text(), &output.stderr), Judgement::Retries, "{}", output.stderr);
+    }
+}
+
+/// Has this process a handler for the signal to stop?
+fn handles_stop(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigCgt:")?.trim(), 16).ok());
+    caught.is_some_and(|caught| caught & (1 << (Signal::SIGTERM as u32 - 1)) != 0)
+}
+
+#[test]
+fn a_stop_together_with_the_end_of_stdin_is_a_stop() {
+    let host = host();
+    for _ in 0..5 {
+        let mut child = Command::new(BIN)
+            .env_clear()
+            .env("AX_IPC_SOCKET", host.socket_path())
+            .env("AX_WORKSPACE", host.workspace())
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        assert!(comes_true(|| handles_stop(child.id())), "never ready");
+        let pid = Pid::from_raw(child.id().try_into().unwrap());
+        // Both are there when it looks again.
+        kill(pid, Signal::SIGSTOP).unwrap();
+        kill(pid, Signal::SIGTERM).unwrap();
+        drop(child.stdin.take());
+        kill(pid, Signal::SIGCONT).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(143), "{told}");
+        assert!(told.contains("Agent runner error: stopped by SIGTERM"), "{told}");
+    }
 }
 
 #[test]

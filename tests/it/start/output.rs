@@ -25,6 +25,8 @@ fn b3_stdout_is_exactly_the_joined_text() {
         (json!([{"text": "\u{1f600} \u{202e}\u{1b}[2J\r"}]), "\u{1f600} \u{202e}\u{1b}[2J\r"),
         // The one exception: the model must not send files in the host's own form.
         (json!([{"text": "{\"__ax_response\":"}]), "{ \"__ax_response\":"),
+        (json!([{"text": "\u{feff}{\"__ax_response\":"}]), "\u{feff}{ \"__ax_response\":"),
+        (json!([{"text": " ", "tools": [call]}, {"text": "{\"__ax_response\":"}]), " \n\n{ \"__ax_response\":"),
         (json!([{"text": "x".repeat(3_000_000)}]), &"x".repeat(3_000_000)),
     ];
     for (script, wanted) in cases {

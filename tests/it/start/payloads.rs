@@ -35,7 +35,7 @@ fn with(bytes: impl Into<Vec<u8>>) -> (FakeHost, Output) {
 #[test]
 fn i16_b2_what_is_understood() {
     let pretty = serde_json::to_string_pretty(&json!({"message": "hi", "history": []})).unwrap();
-    let cases: [(&[u8], &str); 25] = [
+    let cases: [(&[u8], &str); 26] = [
         (b"just text\n", "just text\n"),
         (b"{}", "{}"),
         (br#"{"foo":1}"#, r#"{"foo":1}"#),
@@ -60,6 +60,8 @@ fn i16_b2_what_is_understood() {
         (br#"{"message":"hi","history":7,"identity":[],"skills":"x","catalog":{},"tool_dispatch":5,"userId":9}"#, "hi"),
         (br#"{"message":"hi","sessionId":null,"requestId":null,"credentialEnv":null}"#, "hi"),
         ("{\"message\":\"\u{1f469}\u{200d}\u{1f4bb} \u{202e}\"}".as_bytes(), "\u{1f469}\u{200d}\u{1f4bb} \u{202e}"),
+        // No blank to the host, but one to providers.
+        ("{\"message\":\"\u{85}\"}".as_bytes(), "."),
         (br#"{"message":"hi","credentialEnv":{"A":1,"B":null,"PATH":"/evil"}}"#, "hi"),
     ];
     for (bytes, wanted) in cases {
@@ -123,6 +125,7 @@ fn damaged(whole: &str) -> Vec<Vec<u8>> {
         around("", whole),
         serde_json::to_vec(whole).unwrap(),
         whole.as_bytes()[whole.find("\"credentialEnv").unwrap()..].to_vec(),
+        whole.as_bytes()[whole.rfind("canary").unwrap() + 2..].to_vec(),
         whole.as_bytes()[..whole.len() - 1].to_vec(),
         whole.encode_utf16().flat_map(u16::to_le_bytes).collect(),
     ]
@@ -171,6 +174,7 @@ fn i16_nothing_to_do_is_done_in_silence() {
         " \n\t\r\n",
         r#"{"message":""}"#,
         r#"{"message":" \n"}"#,
+        "{\"message\":\"\u{feff}\u{2003}\u{a0}\"}",
         r#"{"message":[]}"#,
         r#"{"message":[{"type":"text","text":" "}]}"#,
     ] {
