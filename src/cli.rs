@@ -145,7 +145,7 @@ fn node(args: &[OsString], environment: &[(OsString, OsString)]) -> u8 {
         .map(|directory| directory.join("node"))
         .enumerate()
         .skip(tried)
-        .find(|(_, program)| program.is_file() && std::fs::canonicalize(program).ok() != own);
+        .find(|(_, program)| executable(program) && std::fs::canonicalize(program).ok() != own);
     let reason = match found {
         Some((place, program)) => {
             os::replace(&program, args, (HANDED_OVER, &format!("{pid}:{}", place + 1))).to_string()
@@ -154,6 +154,11 @@ fn node(args: &[OsString], environment: &[(OsString, OsString)]) -> u8 {
     };
     log::last_words(&format!("node: {}", log::escaped(&reason)));
     NOT_FOUND
+}
+
+/// Others are passed over, as a shell does.
+fn executable(program: &Path) -> bool {
+    program.is_file() && nix::unistd::access(program, nix::unistd::AccessFlags::X_OK).is_ok()
 }
 
 /// How many places of PATH this process has already been through.

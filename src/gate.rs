@@ -51,8 +51,17 @@ pub enum Refusal {
     #[error("the host could not judge this call, so it was not run: {0}")]
     Rejected(String),
     /// No usable answer came.
-    #[error("no approval was received, so the call was not run: {0}")]
+    #[error("no approval was received, so the call was not run: {}", unanswered(.0))]
     Unanswered(CallError),
+}
+
+/// What became of a question says nothing about the call, which was not run.
+fn unanswered(error: &CallError) -> String {
+    match error {
+        CallError::OutcomeUnknown => "the connection to the host was lost".to_owned(),
+        CallError::InDoubt(words) => words.clone(),
+        other => other.to_string(),
+    }
 }
 
 /// Asks the host and tells it how things ended.

@@ -191,6 +191,8 @@ pub const CONVERSATION_MAX_BYTES: usize = 600_000;
 pub const CONVERSATION_MIN_BYTES: usize = 256 * 1024;
 /// Notes about attachments that were left out; a thousand of them must not take the room of the conversation.
 pub const ATTACHMENT_NOTES_MAX: usize = 20;
+/// UTF-16 units of such a note about one attachment: a name may have been made to look like more than one.
+pub const ATTACHMENT_NOTE_MAX_UNITS: usize = 200;
 /// Bytes of a request kept free for the JSON between the messages.
 pub const REQUEST_SLACK_BYTES: usize = 4096;
 /// UTF-16 units kept of an earlier round's result when room is needed, from its beginning and its end.
@@ -211,8 +213,8 @@ pub const COMPACT_CALL_BYTES: usize = 500_000;
 pub const COMPACT_TURN_UNITS: usize = 20_000;
 /// Summary calls of one turn; what does not fit them is left out, oldest first.
 pub const COMPACT_CALLS_MAX: usize = 4;
-/// Silence after which a summary is given up. The user is waiting for the turn itself.
-pub const COMPACT_TIMEOUT: Duration = Duration::from_secs(120);
+/// After which a summary is given up. The user is waiting for the turn itself, and over HTTP the host for three minutes.
+pub const COMPACT_TIMEOUT: Duration = Duration::from_secs(60);
 /// UTF-16 units kept of a summary.
 pub const SUMMARY_MAX_UNITS: usize = 40_000;
 

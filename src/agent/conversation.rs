@@ -182,10 +182,16 @@ impl Conversation {
                 bytes -= round.shorten_calls();
             }
         }
-        bytes = self.drop_turns(bytes, target);
+        // The newest results can be had again, and what was said before cannot: down to a quarter of the room they give way.
         if let Some(last) = self.rounds.last_mut().filter(|_| bytes > self.room.text) {
             bytes -= last.shorten_calls();
-            bytes -= last.share(bytes, target);
+            bytes -= last.share(bytes, self.room.text, self.room.text / 4);
+        }
+        if bytes > self.room.text {
+            bytes = self.drop_turns(bytes, target);
+        }
+        if let Some(last) = self.rounds.last_mut().filter(|_| bytes > self.room.text) {
+            bytes -= last.share(bytes, target, 0);
         }
         if bytes > self.room.text {
             while bytes > target && self.drop_round() {

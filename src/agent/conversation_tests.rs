@@ -144,6 +144,29 @@ fn room_is_made_where_it_is_missed_least() {
     assert_eq!(conversation.messages()[..messages.len()], messages);
 }
 
+/// What was said before cannot be had again, results can; but an error is not cut to nothing.
+#[test]
+fn the_newest_results_give_way_before_earlier_turns_do() {
+    let before = talk(6, &"h".repeat(60_000));
+    let mut conversation = Conversation::new(before.clone(), &Content::Text("task".into()), room(10_000_000));
+    let (said, ids) = calls(0, 6, "x");
+    let long = |at: usize| if at == 5 { "Error: short".repeat(15) } else { "r".repeat(168_000) };
+    conversation.add(said, ids.into_iter().enumerate().map(|(at, id)| (id, long(at))));
+    let messages = conversation.messages();
+    check(&messages, 10_000_000).unwrap();
+    assert!(messages[..6] == before, "a turn is missing");
+    assert!(serde_json::to_string(&messages).unwrap().contains(&long(5)), "the short one is whole");
+
+    let mut conversation = Conversation::new(vec![], &Content::Text("task".into()), room(10_000_000));
+    let (said, ids) = calls(0, 1, "x");
+    let Content::Blocks(mut blocks) = said.content else { panic!() };
+    let Block::ToolUse { input, .. } = &mut blocks[0] else { panic!() };
+    *input = json!({ "k".repeat(700_000): 1 });
+    let said = Message::blocks(Role::Assistant, blocks);
+    conversation.add(said, ids.into_iter().map(|id| (id, long(5))));
+    assert!(serde_json::to_string(&conversation.messages()).unwrap().contains(&long(5)), "an error stays");
+}
+
 #[test]
 fn what_was_cut_once_stays_as_it_is() {
     let mut conversation =

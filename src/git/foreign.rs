@@ -51,16 +51,15 @@ impl Foreign {
         whole && obstacles::only_objects(&self.objects())
     }
 
-    /// The last broken one is kept, those before it are not: each is as large as the whole history.
     fn set_aside(&self) -> Result<(), GitError> {
-        let places = (1..1000).map(|number| self.directory.with_file_name(format!(".git.broken-{number}")));
-        for aside in places.clone().take_while(|aside| aside.symlink_metadata().is_ok()) {
-            let _ = fs::remove_dir_all(&aside).or_else(|_| fs::remove_file(&aside));
+        for number in 1..1000 {
+            let aside = self.directory.with_file_name(format!(".git.broken-{number}"));
+            if aside.symlink_metadata().is_err() {
+                tracing::warn!(component = "git", number, "git_directory_set_aside");
+                return fs::rename(&self.directory, &aside).map_err(|error| GitError::File(".git".into(), error));
+            }
         }
-        let free = places.clone().find(|aside| aside.symlink_metadata().is_err());
-        let aside = free.ok_or_else(|| GitError::File(".git".into(), io::ErrorKind::AlreadyExists.into()))?;
-        tracing::warn!(component = "git", "git_directory_set_aside");
-        fs::rename(&self.directory, &aside).map_err(|error| GitError::File(".git".into(), error))
+        Err(GitError::File(".git".into(), io::ErrorKind::AlreadyExists.into()))
     }
 
     fn make(&self) -> io::Result<()> {
@@ -175,10 +174,7 @@ mod tests {
         std::os::unix::fs::symlink("/etc", git.join("objects")).unwrap();
         Foreign::prepare(workspace.path(), "http://h/r").unwrap();
         assert!(git.join("objects").symlink_metadata().unwrap().is_dir());
-        let aside = workspace.path().join(".git.broken-1");
-        assert!(aside.is_dir(), "the last one, as it was");
-        assert!(aside.join("objects").symlink_metadata().unwrap().is_symlink());
-        assert!(!workspace.path().join(".git.broken-2").exists());
+        assert!(workspace.path().join(".git.broken-2").is_dir());
     }
 
     #[test]

@@ -17,31 +17,35 @@ pub(super) enum Verdict {
 /// is rejected here, or a large enough change would pass unseen.
 #[derive(Debug, Clone)]
 pub(super) struct Judge {
-    /// Host and port.
-    authority: Option<String>,
+    /// Host and port without a password, and the path of the question.
+    address: Option<(String, String)>,
 }
 
 impl Judge {
     pub(super) fn new(url: &str) -> Self {
-        let authority = url.strip_prefix("http://").map(|rest| rest.trim_end_matches('/').to_owned());
-        if authority.is_none() {
+        let url = url::Url::parse(url).ok().filter(|url| url.scheme() == "http");
+        let address = url.and_then(|url| {
+            let authority = format!("{}:{}", url.host_str()?, url.port_or_known_default()?);
+            Some((authority, format!("{}/ipc", url.path().trim_end_matches('/'))))
+        });
+        if address.is_none() {
             tracing::warn!(component = "git-sidecar", "sidecar_host_url_is_not_http");
         }
-        Self { authority }
+        Self { address }
     }
 
     pub(super) async fn ask(&self, diff: &str, files: &[(String, String)]) -> Verdict {
         if let Some(reason) = too_large(diff, files) {
             return Verdict::Rejected(reason);
         }
-        let Some(authority) = &self.authority else { return Verdict::Accepted };
+        let Some((authority, path)) = &self.address else { return Verdict::Accepted };
         // The host refuses NUL; git shows it in files that look like text.
         let clean = |text: &str| text.replace('\0', "\u{2400}");
         let files: Vec<_> =
             files.iter().map(|(path, content)| json!({"path": path, "content": clean(content)})).collect();
         let body = json!({"action": "validate_commit", "diff": clean(diff), "files": files}).to_string().into_bytes();
         let max = limits::SIDECAR_REPLY_MAX_BYTES;
-        match small::post(authority, "/ipc", body, max, limits::VALIDATE_DEADLINE).await {
+        match small::post(authority, path, body, max, limits::VALIDATE_DEADLINE).await {
             Ok((200, body)) => read(&body),
             Ok((status, _)) => {
                 tracing::warn!(component = "git-sidecar", status = u64::from(status), "sidecar_validation_unavailable");
@@ -102,6 +106,21 @@ mod tests {
             (r#"{"ok":false,"ok":true,"reason":"no"}"#, Verdict::Accepted),
         ] {
             assert_eq!(read(body.as_bytes()), wanted, "{body}");
+        }
+    }
+
+    #[test]
+    fn the_hosts_address_without_what_else_its_url_holds() {
+        for (url, wanted) in [
+            ("http://h:8080", Some(("h:8080", "/ipc"))),
+            ("http://h", Some(("h:80", "/ipc"))),
+            ("http://u:secret@h:8080/base/", Some(("h:8080", "/base/ipc"))),
+            ("HTTP://[::1]:81/", Some(("[::1]:81", "/ipc"))),
+            ("https://h", None),
+            ("h:8080", None),
+        ] {
+            let address = Judge::new(url).address;
+            assert_eq!(address.as_ref().map(|(authority, path)| (authority.as_str(), path.as_str())), wanted, "{url}");
         }
     }
 

@@ -219,9 +219,10 @@ fn i16_more_than_a_payload_can_be() {
     assert!(output.stderr.contains("validation failed"), "{}", output.stderr);
     assert_eq!(host.requests().len(), 0);
     // A long prompt is cut for the model, not refused.
-    let (host, output) = with(json!({"message": "y".repeat(300_000)}).to_string());
+    let (host, output) = with(json!({"message": format!("{} What is this?", "y".repeat(300_000))}).to_string());
     assert_eq!(output.text(), "done", "{}", output.stderr);
-    assert!(heard(&host).unwrap().ends_with("[truncated \u{2014} 300000 chars total]"));
+    let heard = heard(&host).unwrap();
+    assert!(heard.contains("of 300014 characters left out here]") && heard.ends_with("y What is this?"));
 }
 
 #[test]
