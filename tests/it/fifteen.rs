@@ -397,7 +397,7 @@ fn l03_each_tool_that_panics_or_is_not_answered_has_its_result() {
     for (trouble, wanted) in [
         (Trouble::Panic, "failed inside the runner"),
         (Trouble::Error(CallError::TimedOut(30_000)), "timed out"),
-        (Trouble::Error(CallError::OutcomeUnknown), "unknown"),
+        (Trouble::Error(CallError::OutcomeUnknown), "the connection to the host was lost"),
         (Trouble::Error(CallError::NotSent("gone".into())), "could not be reached"),
         (Trouble::Error(CallError::TooLarge { bytes: 2, max: 1 }), "shorten it"),
         (Trouble::Error(CallError::BadAnswer("<html>".into())), "<html>"),
@@ -412,6 +412,9 @@ fn l03_each_tool_that_panics_or_is_not_answered_has_its_result() {
         assert_eq!(told.len(), 16);
         for (tool, told) in tools().iter().zip(&told) {
             assert!(told.contains(wanted), "{}: {told}", tool.name);
+            // What was asked for and not consented to was not run, whatever became of the question.
+            let asked = tool.action == "sandbox_approve";
+            assert!(!asked || !told.contains("whether the call was carried out"), "{}: {told}", tool.name);
         }
         assert_eq!(host.violations(), []);
         untouched(&host);
