@@ -59,7 +59,6 @@ pub enum Refusal {
 fn unanswered(error: &CallError) -> String {
     match error {
         CallError::OutcomeUnknown => "the connection to the host was lost".to_owned(),
-        CallError::InDoubt(words) => words.clone(),
         other => other.to_string(),
     }
 }

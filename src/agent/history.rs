@@ -1,6 +1,6 @@
 //! Payload texts as wire messages (PROTOCOL §6.3–6.5): what the host sent, made fit to be sent back.
 
-use super::shortened::Shortened;
+use super::shortened::{MARKER_MAX, Shortened};
 use crate::limits;
 use crate::text::{cut_units, units};
 use crate::wire::{Block, Content, HistoryTurn, Message, Role};
@@ -46,15 +46,13 @@ pub(super) fn filled(text: &str) -> String {
     if text.trim().is_empty() {
         return ".".to_owned();
     }
-    // For the line that says what is missing.
-    const MARKER: usize = 200;
     let text = text.replace('\0', "\u{2400}");
     if units(&text) <= limits::MESSAGE_MAX_UNITS {
         return text;
     }
     // Both ends: a question may stand before or behind what was pasted with it.
     let mut text = Shortened::from(text);
-    text.cut(limits::MESSAGE_MAX_UNITS - MARKER, char::len_utf16, "");
+    text.cut(limits::MESSAGE_MAX_UNITS - MARKER_MAX, char::len_utf16, "");
     text.show().into_owned()
 }
 

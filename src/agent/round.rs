@@ -1,6 +1,6 @@
 //! One round of a conversation: what the model said, and what its calls gave.
 
-use super::shortened::{Shortened, level, size};
+use super::shortened::{MARKER_MAX, Shortened, level, size};
 use crate::limits;
 use crate::text::json_bytes;
 use crate::tools::forward;
@@ -89,15 +89,13 @@ impl Round {
     /// Brings the results to what the rest of a conversation of `bytes` leaves them of `target`, but not below `least`
     /// together, the largest first; returns the bytes saved.
     pub(super) fn share(&mut self, bytes: usize, target: usize, least: usize) -> usize {
-        // The line that says what is missing.
-        const MARKER: usize = 200;
         let sizes: Vec<usize> = self.answers.iter().map(Answer::size).collect();
         let room = (target + sizes.iter().sum::<usize>()).saturating_sub(bytes).max(least);
         // What is no longer than two such lines would say nothing any more.
-        let most = level(sizes, room).max(2 * MARKER);
+        let most = level(sizes, room).max(2 * MARKER_MAX);
         let mut saved = 0;
         for answer in self.answers.iter_mut().filter(|answer| answer.size() > most) {
-            saved += answer.text.cut(most.saturating_sub(MARKER), json_bytes, answer.advice);
+            saved += answer.text.cut(most.saturating_sub(MARKER_MAX), json_bytes, answer.advice);
         }
         self.saved(saved)
     }

@@ -6,6 +6,9 @@ use serde::Serialize;
 use serde::de::IgnoredAny;
 use std::borrow::Cow;
 
+/// Room for the line that says what is missing.
+pub(super) const MARKER_MAX: usize = 200;
+
 /// See the module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Shortened {

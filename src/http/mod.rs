@@ -6,6 +6,15 @@ pub mod sse;
 pub mod tcp;
 pub mod unix;
 
+/// The innermost cause of an error; the outer layers repeat the URL, or say only "client error".
+pub(crate) fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut cause = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
+}
+
 /// Why a request has no response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PostError {

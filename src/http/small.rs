@@ -43,7 +43,8 @@ pub enum SmallError {
     },
 }
 
-/// Posts `body` (JSON) and reads an answer of at most `max_bytes`, all within `deadline`. Returns status and body.
+/// Posts `body` (JSON) to `authority`, a host with its port, and reads an answer of at most `max_bytes`, all within
+/// `deadline`. Returns status and body.
 pub async fn post(
     authority: &str,
     path: &str,
@@ -51,14 +52,9 @@ pub async fn post(
     max_bytes: usize,
     deadline: Duration,
 ) -> Result<(u16, Bytes), SmallError> {
-    let authority = if authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) {
-        authority.to_owned()
-    } else {
-        format!("{authority}:80")
-    };
-    match tokio::time::timeout(deadline, exchange(&authority, path, body, max_bytes)).await {
+    match tokio::time::timeout(deadline, exchange(authority, path, body, max_bytes)).await {
         Ok(outcome) => outcome,
-        Err(_) => Err(SmallError::TooSlow { authority, seconds: deadline.as_secs() }),
+        Err(_) => Err(SmallError::TooSlow { authority: authority.to_owned(), seconds: deadline.as_secs() }),
     }
 }
 

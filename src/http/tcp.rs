@@ -2,8 +2,8 @@
 
 use super::dns::Names;
 use crate::limits;
-use reqwest::header::RETRY_AFTER;
-use reqwest::{Certificate, Client, Response, redirect};
+use reqwest::header::{HeaderMap, RETRY_AFTER};
+use reqwest::{Certificate, Client, redirect};
 use std::sync::Once;
 use std::time::Duration;
 
@@ -58,8 +58,8 @@ pub fn client(reuse: Reuse, authority: Option<&str>) -> Result<Client, ClientErr
 }
 
 /// `Retry-After` in seconds; dates are ignored.
-pub fn retry_after(response: &Response) -> Option<Duration> {
-    response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
+pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
 
 /// How long to leave a busy host alone, after so many times: as long as it asks for, within reason.
@@ -69,15 +69,6 @@ pub fn pause(asked: Option<Duration>, times: u32) -> Duration {
     let (ms, asked) = (pause.as_millis() as u64, asked.map(|asked| asked.as_secs()));
     tracing::warn!(component = "http-ipc-client", ms, asked_seconds = asked, "host_busy");
     pause
-}
-
-/// The innermost cause of an error; the outer layers repeat the URL.
-pub fn cause(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-    }
-    cause.to_string()
 }
 
 #[cfg(test)]

@@ -42,17 +42,12 @@ impl UnixClient {
         // The client's own would be the socket's path in hexadecimal.
         message.headers_mut().insert(HOST, HeaderValue::from_static("localhost"));
         self.client.request(message).await.map_err(|error| match error.is_connect() {
-            true => PostError::Unreachable(innermost(&error)),
-            false => PostError::Broken(innermost(&error)),
+            true => PostError::Unreachable(cause(&error)),
+            false => PostError::Broken(cause(&error)),
         })
     }
 }
 
-/// The cause; the outer layers say only "client error".
-fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut cause = error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-    }
-    crate::text::cut_units(&cause.to_string(), limits::HTTP_ERROR_BODY_UNITS).to_owned()
+fn cause(error: &hyper_util::client::legacy::Error) -> String {
+    crate::text::cut_units(&super::innermost(error), limits::HTTP_ERROR_BODY_UNITS).to_owned()
 }

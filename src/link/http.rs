@@ -1,6 +1,7 @@
 //! HTTP IPC (PROTOCOL §4): one POST a call, the turn's token on each.
 
 use super::{BoxFuture, CallContext, CallError, HostLink};
+use crate::http::innermost;
 use crate::http::tcp::{self, ClientError, Reuse};
 use crate::limits;
 use crate::wire::{Action, Meta, Reply};
@@ -199,11 +200,11 @@ enum Attempt {
 async fn attempt(request: reqwest::RequestBuilder) -> Attempt {
     let response = match request.send().await {
         Ok(response) => response,
-        Err(error) if error.is_connect() => return Attempt::Unreached(tcp::cause(&error)),
+        Err(error) if error.is_connect() => return Attempt::Unreached(innermost(&error)),
         Err(_) => return Attempt::Lost,
     };
     let status = response.status();
-    let wait = tcp::retry_after(&response);
+    let wait = tcp::retry_after(response.headers());
     let body = match read_body(response).await {
         Ok(body) => body,
         Err(attempt) => return attempt,

@@ -1,6 +1,7 @@
 //! Where a pod asks for work (PROTOCOL §4.3).
 
 use super::signals::Stop;
+use crate::http::innermost;
 use crate::http::tcp::{self, ClientError, Reuse};
 use crate::limits;
 use crate::secret::Secret;
@@ -101,13 +102,13 @@ impl Desk {
         }
         let mut response = match request.send().await {
             Ok(response) => response,
-            Err(error) => return Asked::Unreached(tcp::cause(&error)),
+            Err(error) => return Asked::Unreached(innermost(&error)),
         };
         match response.status() {
             StatusCode::OK => {}
             StatusCode::NOT_FOUND => return Asked::Nothing,
             status if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS => {
-                return Asked::Busy { status: status.as_u16(), wait: tcp::retry_after(&response) };
+                return Asked::Busy { status: status.as_u16(), wait: tcp::retry_after(response.headers()) };
             }
             status => return Asked::Refused(status.as_u16()),
         }
@@ -119,7 +120,7 @@ impl Desk {
                 }
                 Ok(Some(_)) => return Asked::TooLarge(Payload::guess_token(&body)),
                 Ok(None) => return Asked::Got(body),
-                Err(error) => return Asked::Unreached(tcp::cause(&error)),
+                Err(error) => return Asked::Unreached(innermost(&error)),
             }
         }
     }

@@ -11,7 +11,7 @@ pub(super) enum Kind {
     /// A string of at most so many UTF-16 units, without NUL.
     Text(usize),
     /// The same, and not empty; the tool itself says so.
-    Some(usize),
+    NonEmpty(usize),
     /// The name of a variable; what is wrong with one the tool itself says.
     EnvName,
     /// A URL of at most so many units.
@@ -136,7 +136,7 @@ impl Kind {
     fn fits(self, value: &Value) -> bool {
         let short = |value: &Value, max: usize| value.as_str().is_some_and(|text| fits_host(text, max));
         match self {
-            Self::Text(max) | Self::Some(max) => short(value, max),
+            Self::Text(max) | Self::NonEmpty(max) => short(value, max),
             Self::EnvName => short(value, 64),
             Self::Url(max) => short(value, max) && value.as_str().is_some_and(|given| javascript::url(given).is_some()),
             Self::SkillName(max) => short(value, max) && value.as_str().is_some_and(is_skill_name),
@@ -158,7 +158,7 @@ impl Kind {
     /// What is allowed, for a message.
     fn wanted(self) -> String {
         match self {
-            Self::Text(max) | Self::Some(max) => format!("a string of at most {max} characters"),
+            Self::Text(max) | Self::NonEmpty(max) => format!("a string of at most {max} characters"),
             Self::EnvName => Self::Text(64).wanted(),
             Self::Url(max) => format!("a URL with its scheme, of at most {max} characters"),
             Self::SkillName(max) => format!(

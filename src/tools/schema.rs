@@ -71,7 +71,7 @@ impl Serialize for Kind {
 impl Kind {
     fn entries<M: SerializeMap>(self, map: &mut M) -> Result<(), M::Error> {
         let kind = match self {
-            Self::Text(_) | Self::Some(_) | Self::Url(_) | Self::SkillName(_) => "string",
+            Self::Text(_) | Self::NonEmpty(_) | Self::Url(_) | Self::SkillName(_) => "string",
             Self::EnvName | Self::Scope | Self::Uuid | Self::Choice(_) => "string",
             Self::Int(..) => "integer",
             Self::Flag => "boolean",
@@ -83,7 +83,7 @@ impl Kind {
         match self {
             Self::Flag | Self::Object | Self::Record(_) => Ok(()),
             Self::Text(max) | Self::Url(max) => map.serialize_entry("maxLength", &max),
-            Self::SkillName(max) | Self::Some(max) => {
+            Self::SkillName(max) | Self::NonEmpty(max) => {
                 map.serialize_entry("minLength", &1)?;
                 map.serialize_entry("maxLength", &max)
             }

@@ -18,8 +18,8 @@ pub(super) const DESCRIPTION: &str = "Create or replace a skill: writes `.ax/ski
 
 const AUTH_TYPES: Kind = Kind::Choice(&["api_key", "oauth"]);
 const OAUTH: &[Field] = &[
-    required("provider", Kind::Some(100), "Such as `github`."),
-    required("clientId", Kind::Some(500), ""),
+    required("provider", Kind::NonEmpty(100), "Such as `github`."),
+    required("clientId", Kind::NonEmpty(500), ""),
     required("authorizationUrl", Kind::Text(2048), "`https` URL."),
     required("tokenUrl", Kind::Text(2048), "`https` URL."),
     optional("scopes", Kind::Texts(0, usize::MAX, 100), ""),
@@ -31,7 +31,7 @@ const CREDENTIAL: &[Field] = &[
     optional("oauth", Kind::Record(OAUTH), ""),
 ];
 const MCP_SERVER: &[Field] = &[
-    required("name", Kind::Some(100), ""),
+    required("name", Kind::NonEmpty(100), ""),
     required("url", Kind::Text(2048), "`https` URL."),
     optional("credential", Kind::EnvName, "An `envName` of `credentials`, as a bare string."),
     optional("transport", Kind::Choice(&["http", "sse"]), "Told from the URL if absent."),
@@ -41,19 +41,19 @@ const OPENAPI_AUTH: &[Field] = &[
     required("credential", Kind::EnvName, "An `envName` of `credentials`."),
 ];
 const OPENAPI: &[Field] = &[
-    required("spec", Kind::Some(2048), "Where the OpenAPI document is."),
+    required("spec", Kind::NonEmpty(2048), "Where the OpenAPI document is."),
     required("baseUrl", Kind::Text(2048), "`https` URL the paths are relative to."),
     optional("auth", Kind::Record(OPENAPI_AUTH), ""),
     optional("include", Kind::Texts(0, 64, 200), "Only these operations."),
     optional("exclude", Kind::Texts(0, 64, 200), "Not these operations."),
 ];
 const SOURCE: &[Field] =
-    &[required("url", Kind::Text(2048), "Where it was taken from."), optional("version", Kind::Some(200), "")];
+    &[required("url", Kind::Text(2048), "Where it was taken from."), optional("version", Kind::NonEmpty(200), "")];
 
 /// The arguments, as the host limits them (PROTOCOL §14).
 pub(super) const FIELDS: &[Field] = &[
     required("name", Kind::SkillName(100), "Directory name under `.ax/skills/`."),
-    required("description", Kind::Some(2000), "When to use the skill and what it does; 1 to 2000 characters."),
+    required("description", Kind::NonEmpty(2000), "When to use the skill and what it does; 1 to 2000 characters."),
     optional("source", Kind::Record(SOURCE), "Where it comes from, if from elsewhere."),
     optional("credentials", Kind::Records(32, CREDENTIAL), "Secrets the skill needs; the host provides them."),
     optional("mcpServers", Kind::Records(32, MCP_SERVER), "MCP servers whose tools it brings."),

@@ -11,6 +11,7 @@ mod way;
 use super::{BoxFuture, CallContext, CallError, HostLink, HttpLink};
 use crate::http::PostError;
 use crate::http::sse::{Events, SseError};
+use crate::http::tcp;
 use crate::http::unix::UnixClient;
 use crate::limits;
 use crate::text::cut_units;
@@ -18,7 +19,6 @@ use crate::wire::{Action, LlmCall, Reply};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 use hyper::Response;
-use hyper::header::RETRY_AFTER;
 use outcome::Outcome;
 use serde::Deserialize;
 use serde_json::Value;
@@ -127,9 +127,7 @@ impl AnthropicLink {
     /// What a response that is not 200 says.
     async fn refusal(&self, response: Response<Body>) -> Failure {
         let status = response.status();
-        let wait = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
-        let wait = wait.and_then(|text| text.trim().parse::<u64>().ok());
-        let wait = wait.map(|seconds| Duration::from_secs(seconds).min(limits::HTTP_RETRY_AFTER_MAX));
+        let wait = tcp::retry_after(response.headers()).map(|asked| asked.min(limits::HTTP_RETRY_AFTER_MAX));
         let body = Limited::new(response.into_body(), limits::SIDECAR_REPLY_MAX_BYTES).collect();
         let body = match tokio::time::timeout(limits::HTTP_BODY_SILENCE.min(self.timeout), body).await {
             Ok(Ok(body)) => body.to_bytes(),

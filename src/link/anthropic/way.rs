@@ -1,9 +1,8 @@
 //! The two ways to the Messages API: the credential proxy's socket (PROTOCOL §11.2), and the host over HTTP (§4.6).
 
 use super::super::{CallContext, HttpLink};
-use crate::http::PostError;
-use crate::http::tcp;
 use crate::http::unix::UnixClient;
+use crate::http::{PostError, innermost};
 use crate::limits;
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -34,8 +33,8 @@ impl Way {
                 let token = context.token.as_ref().map_or("", |token| token.expose());
                 let request = host.post("/internal/llm-proxy/v1/messages").headers(headers(token)?).body(body);
                 let response = request.send().await.map_err(|error| match error.is_connect() {
-                    true => PostError::Unreachable(tcp::cause(&error)),
-                    false => PostError::Broken(tcp::cause(&error)),
+                    true => PostError::Unreachable(innermost(&error)),
+                    false => PostError::Broken(innermost(&error)),
                 })?;
                 Ok(Response::from(response).map(|body| body.map_err(io::Error::other).boxed_unsync()))
             }

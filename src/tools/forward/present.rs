@@ -44,8 +44,9 @@ const IN_DOUBT: &str = "; whether the call was carried out is unknown; check bef
 /// Makes a reply readable; `reads` if the call changes nothing. Results of `call_tool` that the host truncated, or whose
 /// JSON has more than `spill_threshold` bytes, become a [`Spill`].
 pub fn present(action: &str, reply: &Reply, reads: bool, spill_threshold: u64) -> Outcome {
+    let doubt = if reads { "" } else { IN_DOUBT };
     let Some(mut fields) = reply.fields() else {
-        return failure(&format!("the host's answer could not be understood{}", if reads { "" } else { IN_DOUBT }));
+        return failure(&format!("the host's answer could not be understood{doubt}"));
     };
     fields.remove("_msgId");
     match fields.remove("ok") {
@@ -53,7 +54,6 @@ pub fn present(action: &str, reply: &Reply, reads: bool, spill_threshold: u64) -
         Some(ok) if ok.is(false) => return failure(&reason(&fields)),
         _ => {
             let words = words(&fields).map(|words| format!(": {words}")).unwrap_or_default();
-            let doubt = if reads { "" } else { IN_DOUBT };
             return failure(&format!("the host's answer does not say whether the call succeeded{words}{doubt}"));
         }
     }
