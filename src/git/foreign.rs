@@ -4,6 +4,7 @@
 //! objects are shared with it; git is never started on it by us, since its configuration and hooks may name programs. The
 //! few text files in it that matter are read and written here, bounded and without following links.
 
+use super::commit::{MAIN, TRACKED};
 use super::{GitError, obstacles};
 use crate::limits;
 use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
@@ -22,13 +23,14 @@ pub(super) struct Foreign {
 
 impl Foreign {
     /// The repository of `workspace`; made when there is none. What stands in its place without being one is moved aside:
-    /// a broken repository must not keep the agent's work from being saved.
-    pub(super) fn prepare(workspace: &Path, url: &str) -> Result<Self, GitError> {
+    /// a broken repository must not keep the agent's work from being saved. With it what was [last seen](Self::last_seen).
+    pub(super) fn prepare(workspace: &Path, url: &str) -> Result<(Self, Vec<String>), GitError> {
         let foreign = Self { directory: workspace.join(".git"), url: without_user_info(url) };
+        let seen = foreign.last_seen();
         if !foreign.is_usable() {
             foreign.renew()?;
         }
-        Ok(foreign)
+        Ok((foreign, seen))
     }
 
     /// A new, empty repository; what stands in its place is moved aside.
@@ -80,14 +82,23 @@ impl Foreign {
 
     /// The commit the agent's `main` names, if it names one in a way we understand.
     pub(super) fn main(&self) -> Option<String> {
-        let loose = self.read("refs/heads/main").map(|text| text.trim().to_owned());
+        self.named(MAIN)
+    }
+
+    /// Where `main` and the remote's were when they were last written here. Also tells it of a repository that is broken.
+    pub(super) fn last_seen(&self) -> Vec<String> {
+        [MAIN, TRACKED].iter().filter_map(|name| self.named(name)).collect()
+    }
+
+    fn named(&self, name: &str) -> Option<String> {
+        let loose = self.read(name).map(|text| text.trim().to_owned());
         loose
             .or_else(|| {
                 let packed = self.read("packed-refs")?;
-                let line = packed.lines().find_map(|line| line.strip_suffix(" refs/heads/main"))?;
-                Some(line.to_owned())
+                let of_name = |line: &str| line.strip_suffix(name)?.strip_suffix(' ').map(str::to_owned);
+                packed.lines().find_map(of_name)
             })
-            .filter(|name| name.len() == 40 && name.bytes().all(|byte| byte.is_ascii_hexdigit()))
+            .filter(|commit| commit.len() == 40 && commit.bytes().all(|byte| byte.is_ascii_hexdigit()))
     }
 
     /// Tells the agent's repository where `main` and the remote are now, and gives it the index that belongs to it when
@@ -97,13 +108,12 @@ impl Foreign {
             Some(commit) => self.replace(name, format!("{commit}\n").as_bytes()),
             None => Ok(()),
         };
-        let told =
-            set("refs/heads/main", main).and_then(|()| set("refs/remotes/origin/main", remote)).and_then(
-                |()| match self.read("HEAD").as_deref().map(str::trim) {
-                    Some("ref: refs/heads/main") if index.exists() => self.replace("index", &fs::read(index)?),
-                    _ => Ok(()),
-                },
-            );
+        let told = set(MAIN, main).and_then(|()| set(TRACKED, remote)).and_then(|()| {
+            match self.read("HEAD").as_deref().map(str::trim) {
+                Some("ref: refs/heads/main") if index.exists() => self.replace("index", &fs::read(index)?),
+                _ => Ok(()),
+            }
+        });
         if let Err(error) = told {
             tracing::warn!(component = "git", error = %error, "git_directory_not_updated");
         }
@@ -180,7 +190,7 @@ mod tests {
     #[test]
     fn only_a_plain_commit_name_is_taken() {
         let workspace = tempfile::tempdir().unwrap();
-        let foreign = Foreign::prepare(workspace.path(), "http://h/r").unwrap();
+        let (foreign, _) = Foreign::prepare(workspace.path(), "http://h/r").unwrap();
         assert_eq!(foreign.main(), None);
         let name = "0123456789012345678901234567890123456789";
         let loose = workspace.path().join(".git/refs/heads/main");

@@ -47,12 +47,12 @@ impl Workspace {
     pub async fn open(settings: &Settings) -> Result<Self, GitError> {
         let program = find_git()?;
         let private = Private::make(&settings.private)?;
-        let foreign = Foreign::prepare(&settings.workspace, &settings.url)?;
+        let (foreign, seen) = Foreign::prepare(&settings.workspace, &settings.url)?;
         let git = Git::new(program, &private.0, &settings.workspace, Some(&settings.url), &settings.environment)
             .with("GIT_OBJECT_DIRECTORY", foreign.objects())
             .with("GIT_INDEX_FILE", private.index());
         let workspace = Self { git, private, foreign };
-        match workspace.pull().await {
+        match workspace.pull(&seen).await {
             Ok(()) => {}
             Err(Fault::Other(error)) => return Err(error),
             Err(Fault::Broken(error)) => workspace.start_over(&error).await?,
@@ -60,15 +60,34 @@ impl Workspace {
         Ok(workspace)
     }
 
-    async fn pull(&self) -> Result<(), Fault> {
+    /// `seen`: commits that the files may come from, should the repository not know.
+    async fn pull(&self, seen: &[String]) -> Result<(), Fault> {
         self.git.clear_the_way().await;
         let local = self.take_over().await?;
         match self.git.fetch().await {
-            Ok(remote) => self.bring_in(local, remote).await?,
+            Ok(remote) => {
+                let local = match (local, &remote) {
+                    (None, Some(remote)) => self.base_among(seen, remote).await?,
+                    (local, _) => local,
+                };
+                self.bring_in(local, remote).await?;
+            }
             Err(error) if local.is_none() => return Err(self.fault_of_fetch(error).await),
             Err(error) => tracing::warn!(component = "git", error = %error, "git_pull_failed"),
         }
         Ok(self.tell_agent().await?)
+    }
+
+    /// The first of `seen` that the remote has. Without it every file that differs would count as the workspace's work,
+    /// and an old one would undo what somebody else has pushed since.
+    async fn base_among(&self, seen: &[String], remote: &str) -> Result<Option<String>, GitError> {
+        for commit in seen {
+            if self.git.contains(remote, commit).await? {
+                self.git.set_main(commit).await?;
+                return Ok(Some(commit.clone()));
+            }
+        }
+        Ok(None)
     }
 
     /// Whose fault is a fetch that failed? Told before anything is moved: a remote that is away would otherwise cost a
@@ -83,12 +102,16 @@ impl Workspace {
     /// Connects again from nothing, with the files as they are: the agent may have removed or broken its repository.
     async fn start_over(&self, error: &GitError) -> Result<(), GitError> {
         tracing::warn!(component = "git", error = %error, "git_directory_unusable");
+        let mut seen = self.foreign.last_seen();
+        for name in [MAIN, TRACKED] {
+            seen.extend(self.git.named(name).await?);
+        }
         self.foreign.renew()?;
         for name in ["refs/heads/main", "refs/remotes", "packed-refs", "index"] {
             let path = self.private.0.join(name);
             let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
         }
-        self.pull().await.map_err(|fault| match fault {
+        self.pull(&seen).await.map_err(|fault| match fault {
             Fault::Broken(error) | Fault::Other(error) => error,
         })
     }
@@ -141,13 +164,14 @@ impl Workspace {
 
     /// Takes the agent's `main` for ours: it may have committed by itself.
     async fn take_over(&self) -> Result<Option<String>, GitError> {
-        if let Some(named) = self.foreign.main()
-            && let Some(commit) = self.git.commit_of(&named).await?
+        let named = self.foreign.main();
+        if let Some(named) = &named
+            && let Some(commit) = self.git.commit_of(named).await?
         {
             self.git.set_main(&commit).await?;
         }
         let main = self.git.commit_of(MAIN).await?;
-        if main.is_none() && self.private.0.join(MAIN).exists() {
+        if main.is_none() && (named.is_some() || self.private.0.join(MAIN).exists()) {
             return Err(GitError::File(MAIN.into(), io::Error::other("the commit it names is gone")));
         }
         Ok(main)

@@ -315,6 +315,36 @@ async fn a_repository_the_agent_has_broken_is_replaced() {
 }
 
 #[tokio::test]
+async fn files_of_an_earlier_turn_do_not_undo_newer_ones_of_the_remote() {
+    for damage in [
+        "rm -rf .git/objects",
+        "git pack-refs --all && rm -rf .git/objects",
+        "find .git/objects -type f -exec sh -c 'chmod u+w \"$1\"; echo junk > \"$1\"' _ {} \\;",
+        "file=.git/objects/$(git rev-parse main | sed 's,..,&/,') && chmod u+w $file && : > $file",
+        "rm .git/objects/$(git rev-parse main | sed 's,..,&/,')",
+        // Only what was pushed is known to both sides.
+        "echo 2 > c.txt && git add c.txt && git commit -q -m agent && rm -rf .git/objects",
+    ] {
+        let scene = Scene::new();
+        scene.write("a.txt", "1");
+        scene.write("b.txt", "1");
+        scene.write("c.txt", "1");
+        assert!(done(&scene.open().await.save().await.unwrap()));
+        scene.elsewhere("a.txt", "2");
+        scene.write("b.txt", "2");
+        let shell = ["-c", damage];
+        assert!(Command::new("sh").args(shell).current_dir(scene.path("workspace")).status().unwrap().success());
+        let workspace = scene.open().await;
+        let save = workspace.save().await.unwrap_or_else(|error| panic!("{damage}: {error}"));
+        assert!(done(&save), "{damage}: {save:?}");
+        let both = |file| (scene.read(file).unwrap(), scene.remote(file).unwrap());
+        assert_eq!(both("a.txt"), ("2".into(), "2".into()), "{damage}: the remote's newer file");
+        assert_eq!(both("b.txt"), ("2".into(), "2".into()), "{damage}: what this workspace changed");
+        assert_eq!(both("c.txt").0, both("c.txt").1, "{damage}");
+    }
+}
+
+#[tokio::test]
 async fn a_remote_that_is_away_costs_no_repository() {
     let scene = Scene::new();
     scene.elsewhere("a.txt", "1");
