@@ -155,10 +155,14 @@ fn configure(flags: Flags, env: Environment) -> Result<Config, Fatal> {
 }
 
 /// One that no request can go to would be asked for work for ten minutes, and one without a host would make a host of the
-/// path, which gets the pod's token.
+/// path, which gets the pod's token. A user name would go as a second `authorization`, and a path behind a `?` or `#`
+/// would not go at all.
 fn reachable(url: String) -> Result<String, Fatal> {
-    let scheme = url::Url::parse(&url).ok().filter(url::Url::has_host).map(|url| url.scheme().to_owned());
-    match scheme.as_deref() {
+    let plain = |url: &url::Url| {
+        let bare = url.username().is_empty() && url.password().is_none();
+        bare && url.has_host() && url.query().is_none() && url.fragment().is_none()
+    };
+    match url::Url::parse(&url).ok().filter(plain).as_ref().map(url::Url::scheme) {
         Some("http" | "https") => Ok(url),
         _ => Err(Fatal::HostUrl),
     }
@@ -291,9 +295,21 @@ mod tests {
         assert_eq!(run(&[], &env).unwrap().transport, Transport::Listen("/s".into()));
         env.push(("AX_HOST_URL", "http://h"));
         assert_eq!(run(&[], &env).unwrap().transport, Transport::Http("http://h".into()));
-        for url in
-            ["http://", "http:///", "127.0.0.1:80", "ax-host", "ftp://h", "http://a b", "localhost:80", "unix:/s"]
-        {
+        for url in [
+            "http://",
+            "http:///",
+            "127.0.0.1:80",
+            "ax-host",
+            "ftp://h",
+            "http://a b",
+            "localhost:80",
+            "unix:/s",
+            "http://u@h",
+            "http://u:p@h",
+            "http://:p@h",
+            "http://h?x",
+            "http://h/#x",
+        ] {
             env[3] = ("AX_HOST_URL", url);
             assert_eq!(run(&[], &env).unwrap_err(), Fatal::HostUrl, "{url}");
         }

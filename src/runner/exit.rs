@@ -33,8 +33,10 @@ pub enum Fatal {
     /// A setting the runner cannot do without.
     #[error("validation failed: {0} is not set")]
     MissingArgument(&'static str),
-    /// `AX_HOST_URL` names no host.
-    #[error("validation failed: AX_HOST_URL is not a URL like http://host or https://host:port")]
+    /// `AX_HOST_URL` names no host, or more than where it is.
+    #[error(
+        "validation failed: AX_HOST_URL is not a URL like http://host or https://host:port, without user name, query and fragment"
+    )]
     HostUrl,
     /// `AX_IPC_TOKEN` cannot be sent.
     #[error("validation failed: AX_IPC_TOKEN holds characters that no HTTP header carries")]
