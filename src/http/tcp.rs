@@ -5,7 +5,7 @@ use crate::limits;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::{Certificate, Client, redirect};
 use std::sync::Once;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Why a client could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -57,9 +57,13 @@ pub fn client(reuse: Reuse, authority: Option<&str>) -> Result<Client, ClientErr
         .map_err(ClientError::Build)
 }
 
-/// `Retry-After` in seconds; dates are ignored.
-pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
+/// `Retry-After` as a span, whether it was given in seconds or as a date.
+pub fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    match text.parse() {
+        Ok(seconds) => Some(Duration::from_secs(seconds)),
+        Err(_) => Some(httpdate::parse_http_date(text).ok()?.duration_since(now).unwrap_or_default()),
+    }
 }
 
 /// How long to leave a busy host alone, after so many times: as long as it asks for, within reason.
@@ -74,6 +78,21 @@ pub fn pause(asked: Option<Duration>, times: u32) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn when_to_come_again() {
+        let now = httpdate::parse_http_date("Mon, 30 Nov 2026 03:00:00 GMT").unwrap();
+        let told = |text: &str| {
+            let headers = [(RETRY_AFTER, text.parse().unwrap())].into_iter().collect();
+            retry_after(&headers, now).map(|span| span.as_secs())
+        };
+        assert_eq!(told(" 7 "), Some(7));
+        assert_eq!(told("Mon, 30 Nov 2026 03:00:20 GMT"), Some(20));
+        assert_eq!(told("Mon, 30 Nov 2026 02:00:00 GMT"), Some(0));
+        for text in ["", "soon", "-1", "1.5", "2026-11-30"] {
+            assert_eq!(told(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn a_client_can_be_made() {

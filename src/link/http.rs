@@ -9,7 +9,7 @@ use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Client, Response, StatusCode};
 use std::future::Future;
 use std::sync::{PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 /// The link of the HTTP mode.
@@ -204,7 +204,7 @@ async fn attempt(request: reqwest::RequestBuilder) -> Attempt {
         Err(_) => return Attempt::Lost,
     };
     let status = response.status();
-    let wait = tcp::retry_after(response.headers());
+    let wait = tcp::retry_after(response.headers(), SystemTime::now());
     let body = match read_body(response).await {
         Ok(body) => body,
         Err(attempt) => return attempt,

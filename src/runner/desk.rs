@@ -8,7 +8,7 @@ use crate::secret::Secret;
 use crate::wire::{self, Payload};
 use reqwest::{Client, StatusCode};
 use serde_json::Value;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 use zeroize::Zeroizing;
 
@@ -108,7 +108,10 @@ impl Desk {
             StatusCode::OK => {}
             StatusCode::NOT_FOUND => return Asked::Nothing,
             status if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS => {
-                return Asked::Busy { status: status.as_u16(), wait: tcp::retry_after(response.headers()) };
+                return Asked::Busy {
+                    status: status.as_u16(),
+                    wait: tcp::retry_after(response.headers(), SystemTime::now()),
+                };
             }
             status => return Asked::Refused(status.as_u16()),
         }

@@ -24,7 +24,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use stream::{Message, StreamError};
 use way::{Body, Way};
 
@@ -127,7 +127,8 @@ impl AnthropicLink {
     /// What a response that is not 200 says.
     async fn refusal(&self, response: Response<Body>) -> Failure {
         let status = response.status();
-        let wait = tcp::retry_after(response.headers()).map(|asked| asked.min(limits::HTTP_RETRY_AFTER_MAX));
+        let wait = tcp::retry_after(response.headers(), SystemTime::now())
+            .map(|asked| asked.min(limits::HTTP_RETRY_AFTER_MAX));
         let body = Limited::new(response.into_body(), limits::SIDECAR_REPLY_MAX_BYTES).collect();
         let body = match tokio::time::timeout(limits::HTTP_BODY_SILENCE.min(self.timeout), body).await {
             Ok(Ok(body)) => body.to_bytes(),
