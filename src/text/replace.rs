@@ -2,10 +2,11 @@
 //!
 //! Line ends are the one liberty: a model sees and writes `\n`, so a `\n` in the pattern matches `\n` and `\r\n`, and a `\n`
 //! in the replacement becomes what the replaced text, or else its line, uses. A pattern that spells out `\r\n`, or ends
-//! with `\r`, asks for bytes: then both texts are taken byte for byte. Parts that old and new text have in common at their
-//! start and end keep the file's own bytes.
+//! with `\r`, is matched byte for byte, and a replacement that spells out `\r`, or differs from the pattern in nothing but
+//! line ends, is inserted so. Parts that old and new text have in common at their start and end keep the file's own bytes.
 //!
-//! Matches do not overlap: they are taken from the left, so `aa` is once in `aaa`. Time is linear in the file's length.
+//! Where all are replaced matches do not overlap: they are taken from the left. But `aa` is not once in `aaa`: which one is
+//! meant is as unclear. Time is linear in the file's length.
 
 use super::lines::{Breaks, line_at};
 use super::wide;
@@ -61,7 +62,8 @@ pub enum NoEdit {
     },
 }
 
-const BOM: &[u8] = b"\xef\xbb\xbf";
+const MARK: &str = "\u{feff}";
+const BOM: &[u8] = MARK.as_bytes();
 
 /// Lines named in a message.
 const LINES_SHOWN: usize = 10;
@@ -99,9 +101,16 @@ pub fn replace(file: &[u8], old: &str, new: &str, all: bool, max: usize) -> Resu
     let count = finder.find_iter(&folded).count();
     match count {
         0 => return Err(NoEdit::NotFound(similar_lines(file, old))),
-        2.. if !all => return Err(NoEdit::Several { count, lines: match_lines(&folded, &finder) }),
+        1 if !all => {
+            if let Some(places) = overlapping(&folded, &finder) {
+                return Err(NoEdit::Several { count: 2, lines: lines_of(&folded, places.into_iter()) });
+            }
+        }
+        2.. if !all => return Err(NoEdit::Several { count, lines: lines_of(&folded, finder.find_iter(&folded)) }),
         _ => {}
     }
+    let new = with_mark(old, new);
+    let new = if literal { with_line_ends(old, new) } else { new };
     let insert = Insert::new(old.as_bytes(), new.as_bytes(), literal);
     let mut breaks = Breaks::new(file);
     let mut unfold = Unfold::new(file, matches!(folded, Cow::Owned(_)));
@@ -118,6 +127,36 @@ pub fn replace(file: &[u8], old: &str, new: &str, all: bool, max: usize) -> Resu
     }
     content.extend_from_slice(&file[done..]);
     if content == file { Err(NoEdit::Unchanged) } else { Ok(Replaced { content, count }) }
+}
+
+/// The byte order mark stays: a model copies it with the text, and does not see that its own text lacks it. Taking away
+/// nothing but the mark is an edit like any other.
+fn with_mark<'a>(old: &str, new: &'a str) -> Cow<'a, str> {
+    match old.strip_prefix(MARK) {
+        Some(rest) if rest != new && !new.starts_with(MARK) => format!("{MARK}{new}").into(),
+        _ => new.into(),
+    }
+}
+
+/// The replacement with the line ends that a pattern of bytes spells out, as it would have them had the pattern `\n` only.
+fn with_line_ends<'a>(old: &str, new: Cow<'a, str>) -> Cow<'a, str> {
+    if new.contains('\r') || !old.contains("\r\n") || old.replace("\r\n", "\n") == new {
+        return new;
+    }
+    let mut ends = old.split_inclusive('\n').filter(|line| line.ends_with('\n')).map(|line| line.ends_with("\r\n"));
+    let mut adapted = String::with_capacity(new.len());
+    let mut crlf = false;
+    for part in new.split_inclusive('\n') {
+        match part.strip_suffix('\n') {
+            Some(line) => {
+                crlf = ends.next().unwrap_or(crlf);
+                adapted.push_str(line);
+                adapted.push_str(if crlf { "\r\n" } else { "\n" });
+            }
+            None => adapted.push_str(part),
+        }
+    }
+    adapted.into()
 }
 
 /// The content with `\n` for each `\r\n`; borrowed when there is none.
@@ -241,9 +280,17 @@ fn walk(file: &[u8], mut at: usize, pattern: &[u8], endings: &mut Vec<bool>) -> 
     at + (pattern.len() - done)
 }
 
-fn match_lines(folded: &[u8], finder: &Finder<'_>) -> Vec<usize> {
+/// The one match and another that begins inside it.
+fn overlapping(folded: &[u8], finder: &Finder<'_>) -> Option<[usize; 2]> {
+    let first = finder.find(folded)?;
+    let second = first + 1 + finder.find(&folded[first + 1..])?;
+    Some([first, second])
+}
+
+/// The lines of the first few places.
+fn lines_of(folded: &[u8], places: impl Iterator<Item = usize>) -> Vec<usize> {
     let (mut line, mut done) = (1, 0);
-    let lines = finder.find_iter(folded).take(LINES_SHOWN).map(|at| {
+    let lines = places.take(LINES_SHOWN).map(|at| {
         line += line_at(&folded[done..], at - done) - 1;
         done = at;
         line
