@@ -1,14 +1,14 @@
 //! `edit_file`: one text in a file replaced by another, and nothing else changed.
 
 use super::fields::{Field, Kind, optional, required};
-use super::file_result::{confined, done, failed};
+use super::file_result::{confined, done, failed, notes};
 use super::schema::Schema;
 use super::{Finished, skill};
 use crate::gate::{Approved, Proposal};
 use crate::limits;
 use crate::text::{self, NoEdit};
 use crate::wire::{Approve, Operation, ToolSpec};
-use crate::workspace::{FileError, Fingerprint, RelPath, Workspace};
+use crate::workspace::{FileError, Fingerprint, Handover, RelPath, Workspace};
 use serde::{Deserialize, Serialize};
 
 /// No edit makes a file larger than it could read again.
@@ -99,7 +99,7 @@ struct Edited {
     path: String,
     replacements: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
-    note: Option<&'static str>,
+    note: Option<String>,
 }
 
 /// The host took its copy when the file was written.
@@ -110,8 +110,9 @@ const STALE: &str = "A download offered to the user before still has the old con
 pub fn run(call: Approved<Call>, workspace: &Workspace) -> Finished {
     let call = call.into_inner();
     match edit(&call, workspace) {
-        Ok(replacements) => {
-            let note = call.path.artifact().map(|_| STALE);
+        Ok((replacements, handover)) => {
+            let stale = call.path.artifact().map(|_| STALE.to_owned());
+            let note = notes([handover.map(|handover| handover.to_string()), stale]);
             let edited = Edited { edited: true, path: call.path.to_string(), replacements, note };
             done(Operation::Edit, &call.path, &edited)
         }
@@ -119,7 +120,7 @@ pub fn run(call: Approved<Call>, workspace: &Workspace) -> Finished {
     }
 }
 
-fn edit(call: &Call, workspace: &Workspace) -> Result<usize, String> {
+fn edit(call: &Call, workspace: &Workspace) -> Result<(usize, Option<Handover>), String> {
     let explained = |error: FileError| format!("Error editing file: {error}");
     let before = call.before.clone().map_err(explained)?;
     let (content, print) = workspace.read(&call.path, limits::FILE_MAX_BYTES).map_err(explained)?;
@@ -129,6 +130,6 @@ fn edit(call: &Call, workspace: &Workspace) -> Result<usize, String> {
     let edited =
         text::replace(&content, &call.old, &call.new, call.all, MAX_BYTES).map_err(|error| error.to_string())?;
     drop(content);
-    workspace.write_atomic(&call.path, &edited.content, &print).map_err(explained)?;
-    Ok(edited.count)
+    let handover = workspace.write_atomic(&call.path, &edited.content, &print).map_err(explained)?;
+    Ok((edited.count, handover))
 }

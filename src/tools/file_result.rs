@@ -27,6 +27,11 @@ pub(super) fn failed(operation: Operation, path: &RelPath, error: &str) -> Finis
     Finished { text, report: Some(Report::path(operation, path.to_string(), Err(error.to_owned()))) }
 }
 
+/// What else the model should know of a result, in one text.
+pub(super) fn notes(notes: [Option<String>; 2]) -> Option<String> {
+    notes.into_iter().flatten().reduce(|all, note| all + " " + &note)
+}
+
 /// The path, if it stays in the workspace by its letters and by its links. Whether anything is there is for the tool to find
 /// out after the host's approval.
 pub(super) fn confined(raw: &str, workspace: &Workspace) -> Result<RelPath, FileError> {

@@ -145,6 +145,7 @@ pub fn run(call: Approved<Call>, ws: &Workspace) -> Finished {
     let call = call.into_inner();
     let written = ws
         .write_atomic(&call.target, call.content.as_bytes(), &call.before)
+        .map(drop)
         .map_err(|error| format!("Error writing SKILL.md: {error}"));
     let text = match &written {
         Ok(()) => json!({"written": true, "path": call.path, "bytes": text::units(&call.content)}),

@@ -301,7 +301,7 @@ fn create(workspace: &Workspace, path: &str, content: &[u8]) -> Result<(), Strin
     }
     match workspace.fingerprint(&target).map_err(|error| error.to_string())? {
         Fingerprint::Present { .. } => Ok(()),
-        absent => workspace.write_atomic(&target, content, &absent).map_err(|error| error.to_string()),
+        absent => workspace.write_atomic(&target, content, &absent).map(drop).map_err(|error| error.to_string()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! `write_file`: a whole file, exactly as given.
 
 use super::fields::{Field, Kind, required};
-use super::file_result::{confined, done, failed};
+use super::file_result::{confined, done, failed, notes};
 use super::schema::Schema;
 use super::{Finished, skill};
 use crate::gate::{Approved, Proposal};
@@ -77,7 +77,7 @@ struct Written {
 }
 
 /// The host goes by the path's beginning.
-fn note(path: &RelPath) -> Option<String> {
+fn not_offered(path: &RelPath) -> Option<String> {
     let path = path.artifact().is_some_and(|known| !known).then(|| path.as_path().display())?;
     Some(format!("Not offered to the user as a download: for that write it with the path {path}, spelled exactly so."))
 }
@@ -86,13 +86,13 @@ fn note(path: &RelPath) -> Option<String> {
 pub fn run(call: Approved<Call>, workspace: &Workspace) -> Finished {
     let Call { path, content, before } = call.into_inner();
     let result = before.and_then(|before| {
-        workspace.write_atomic(&path, content.as_bytes(), &before)?;
-        Ok(before == Fingerprint::Absent)
+        let handover = workspace.write_atomic(&path, content.as_bytes(), &before)?;
+        Ok((before == Fingerprint::Absent, handover))
     });
     match result {
-        Ok(created) => {
-            let written =
-                Written { written: true, path: path.to_string(), bytes: content.len(), created, note: note(&path) };
+        Ok((created, handover)) => {
+            let note = notes([handover.map(|handover| handover.to_string()), not_offered(&path)]);
+            let written = Written { written: true, path: path.to_string(), bytes: content.len(), created, note };
             done(Operation::Write, &path, &written)
         }
         Err(error) => failed(Operation::Write, &path, &format!("Error writing file: {error}")),

@@ -23,6 +23,15 @@ pub enum PathError {
         /// The limit.
         max: usize,
     },
+    /// Shown so, but not called so.
+    #[error(
+        "{path}: U+FFFD (\u{fffd}) stands for bytes of the name that are not UTF-8, and this tool takes no such name; use bash, with a pattern: {}",
+        path.replace('\u{fffd}', "*")
+    )]
+    NotUtf8 {
+        /// As the caller wrote it.
+        path: String,
+    },
     /// Leaves the root by its letters.
     #[error("{path}: the path leads out of the workspace; use a path inside {root}, relative to it")]
     Outside {

@@ -30,6 +30,7 @@ pub use fingerprint::Fingerprint;
 pub use path::RelPath;
 pub use resolve::Located;
 pub use root::{Repair, Root, RootError};
+pub use write::Handover;
 
 use nix::errno::Errno;
 use resolve::{Parents, Place};

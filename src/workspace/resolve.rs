@@ -53,8 +53,11 @@ pub(super) fn leaf(root: &Dir, path: &RelPath, parents: Parents) -> Result<Place
                     walk.splice(&name, &target)?;
                     links.push(here);
                 }
-                Err(Errno::EINVAL | Errno::ENOENT) => {
+                Err(errno @ (Errno::EINVAL | Errno::ENOENT)) => {
                     walk.complete()?;
+                    if errno == Errno::ENOENT {
+                        walk.truly_absent(&dir, &name)?;
+                    }
                     return Ok(Place::Name(Located { dir, name, path: here, links }));
                 }
                 Err(errno) => return Err(FileError::os(path, errno)),
@@ -148,24 +151,38 @@ impl<'a> Walk<'a> {
                 self.names.push(name);
                 Ok(())
             }
-            Err(Errno::ENOENT) if self.parents == Parents::Create => match dir.make_dir(&name) {
-                // Walked again rather than trusted: by now it may be something else.
-                Ok(()) | Err(Errno::EEXIST) => {
-                    self.todo.push(name);
-                    Ok(())
-                }
-                Err(errno) => Err(FileError::step(self.path, "cannot create its directory: ", errno)),
-            },
             Err(Errno::ENOENT) => {
-                (self.dir, self.missing) = (None, true);
-                self.names.push(name);
-                Ok(())
+                self.truly_absent(&dir, &name)?;
+                if self.parents == Parents::MustExist {
+                    (self.dir, self.missing) = (None, true);
+                    self.names.push(name);
+                    return Ok(());
+                }
+                match dir.make_dir(&name) {
+                    // Walked again rather than trusted: by now it may be something else.
+                    Ok(()) | Err(Errno::EEXIST) => {
+                        self.todo.push(name);
+                        Ok(())
+                    }
+                    Err(errno) => Err(FileError::step(self.path, "cannot create its directory: ", errno)),
+                }
             }
             Err(errno @ (Errno::ENOTDIR | Errno::ELOOP)) => match dir.read_link(&name) {
                 Ok(target) => self.splice(&name, &target),
                 Err(_) => Err(FileError::os(self.path, errno)),
             },
             Err(errno) => Err(FileError::os(self.path, errno)),
+        }
+    }
+
+    /// A name that is not UTF-8 is shown with U+FFFD. Taken as it stands it would be a file that is not there, or a second one
+    /// that looks the same.
+    fn truly_absent(&self, dir: &Dir, name: &OsStr) -> Result<(), FileError> {
+        let shown = name.to_string_lossy();
+        let looks_so = || dir.entries().ok()?.flatten().find(|entry| entry.name.to_string_lossy() == shown);
+        match shown.contains('\u{fffd}') && looks_so().is_some() {
+            true => Err(PathError::NotUtf8 { path: self.path.to_string() }.into()),
+            false => Ok(()),
         }
     }
 

@@ -4,7 +4,8 @@
 //! - a hard link is split: the other names keep the old content, which also means that a file outside the workspace that
 //!   was linked into it is never written;
 //! - permission bits are kept, except set-user-id and set-group-id, which the kernel takes from a changed file too; owner
-//!   and group are kept where the process may set them; access control lists and extended attributes are not kept;
+//!   and group are kept where the process may set them, and where it may not the caller is told; access control lists and
+//!   extended attributes are not kept;
 //! - directories made for a write that then failed stay;
 //! - a process killed in the middle leaves the old file and perhaps a file named `.ax-tmp-…`.
 
@@ -15,6 +16,7 @@ use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::stat::{FileStat, Mode, fchmod, fstat};
 use nix::unistd::{Gid, Uid, fchown};
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Write;
@@ -22,7 +24,12 @@ use std::io::Write;
 impl Workspace {
     /// Writes `content` to `path`, creating missing directories, if what stands there still is `expected`. On any error
     /// the old file is untouched.
-    pub fn write_atomic(&self, path: &RelPath, content: &[u8], expected: &Fingerprint) -> Result<(), FileError> {
+    pub fn write_atomic(
+        &self,
+        path: &RelPath,
+        content: &[u8],
+        expected: &Fingerprint,
+    ) -> Result<Option<Handover>, FileError> {
         let at = self.leaf(path, Parents::Create)?;
         let old = unchanged(&at, path, expected)?;
         if old.is_some() {
@@ -31,11 +38,36 @@ impl Workspace {
         below_size_limit(path, content)?;
         let temp = Temp::create(&at.dir, old.as_ref())
             .map_err(|errno| FileError::step(path, "cannot create a file in its directory: ", errno))?;
-        let filled =
+        let (filled, handover) =
             temp.fill(content, old.as_ref()).map_err(|errno| FileError::step(path, "cannot be written: ", errno))?;
         // Once more, since writing may have taken long. What changes between this look and the rename is replaced.
         unchanged(&at, path, expected)?;
-        filled.put(&at.name).map_err(|errno| FileError::step(path, "cannot be replaced: ", errno))
+        filled.put(&at.name).map_err(|errno| FileError::step(path, "cannot be replaced: ", errno))?;
+        Ok(handover)
+    }
+}
+
+/// A replaced file that could not keep whom it belonged to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Handover {
+    owner: bool,
+    group: bool,
+    /// Permission bits before and now.
+    mode: (u32, u32),
+}
+
+impl fmt::Display for Handover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lost = match (self.owner, self.group) {
+            (true, true) => "owner and group",
+            (true, false) => "owner",
+            (false, _) => "group",
+        };
+        write!(f, "The file's {lost} could not be kept and is yours now")?;
+        match self.mode {
+            (before, now) if before != now => write!(f, "; its mode is {now:04o} and was {before:04o}."),
+            _ => f.write_str("."),
+        }
     }
 }
 
@@ -88,16 +120,17 @@ impl<'a> Temp<'a> {
         Err(Errno::EEXIST)
     }
 
-    fn fill(mut self, content: &[u8], old: Option<&FileStat>) -> Result<Filled<'a>, Errno> {
+    fn fill(mut self, content: &[u8], old: Option<&FileStat>) -> Result<(Filled<'a>, Option<Handover>), Errno> {
+        let mut handover = None;
         if let Some(mut file) = self.file.take() {
             file.write_all(content).map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))?;
             if let Some(old) = old {
-                like(&file, old)?;
+                handover = like(&file, old)?;
             }
             // Network and FUSE file systems tell some failures only here.
             nix::unistd::close(file)?;
         }
-        Ok(Filled(self))
+        Ok((Filled(self), handover))
     }
 }
 
@@ -122,18 +155,16 @@ impl Drop for Temp<'_> {
 }
 
 /// Gives `file` the owner, as far as allowed, and the permissions of the file it replaces.
-fn like(file: &File, old: &FileStat) -> Result<(), Errno> {
+fn like(file: &File, old: &FileStat) -> Result<Option<Handover>, Errno> {
     let new = fstat(file)?;
-    let mut mode = old.st_mode & 0o1777;
-    if new.st_uid != old.st_uid {
-        // Not allowed to most; then the writer owns what it wrote.
-        let _ = fchown(file, Some(Uid::from_raw(old.st_uid)), None);
-    }
-    if new.st_gid != old.st_gid && fchown(file, None, Some(Gid::from_raw(old.st_gid))).is_err() {
-        // Another group must not get what was meant for the first one: it gets what everybody has.
-        mode &= !0o070 | ((mode & 0o007) << 3);
-    }
-    fchmod(file, Mode::from_bits_truncate(mode))
+    let before = old.st_mode & 0o1777;
+    // Not allowed to most; then the writer owns what it wrote.
+    let owner = new.st_uid != old.st_uid && fchown(file, Some(Uid::from_raw(old.st_uid)), None).is_err();
+    let group = new.st_gid != old.st_gid && fchown(file, None, Some(Gid::from_raw(old.st_gid))).is_err();
+    // Another group must not get what was meant for the first one: it gets what everybody has.
+    let now = if group { before & !0o070 | ((before & 0o007) << 3) } else { before };
+    fchmod(file, Mode::from_bits_truncate(now))?;
+    Ok((owner || group).then_some(Handover { owner, group, mode: (before, now) }))
 }
 
 /// A name nobody can plant beforehand: the standard library's hash keys come from the system's random numbers. Creation is

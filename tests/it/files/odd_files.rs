@@ -142,3 +142,23 @@ fn as_an_ordinary_user() {
     chmod("unreadable", 0o200);
     place.read(json!({"path": "unreadable"})).fails_with("permission denied");
 }
+
+#[test]
+fn a_name_that_is_only_shown_so_is_not_taken_for_one() {
+    use std::os::unix::ffi::OsStrExt;
+    let place = Place::new();
+    let odd = |name: &[u8]| place.root().join(std::ffi::OsStr::from_bytes(name));
+    std::fs::write(odd(b"l\xe9.txt"), "theirs").unwrap();
+    std::fs::create_dir(odd(b"d\xff")).unwrap();
+    std::fs::write(odd(b"d\xff/f"), "theirs").unwrap();
+    for path in ["l\u{fffd}.txt", "d\u{fffd}/f", "d\u{fffd}/new/f"] {
+        let advice = path.replace('\u{fffd}', "*");
+        place.read(json!({ "path": path })).fails_with(&advice);
+        place.write(path, "mine").fails_with(&advice);
+        place.edit(json!({"path": path, "old_string": "theirs", "new_string": "mine"})).fails_with(&advice);
+    }
+    assert_eq!(std::fs::read_dir(place.root()).unwrap().count(), 2);
+    // A file that is called so is a file like any other.
+    place.write("r\u{fffd}.txt", "mine").succeeds();
+    place.read(json!({"path": "r\u{fffd}.txt"})).succeeds();
+}

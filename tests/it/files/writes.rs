@@ -123,6 +123,42 @@ fn owner_and_group_stay_where_allowed() {
 }
 
 #[test]
+fn a_lost_owner_or_group_is_told() {
+    child::run("files::writes::a_lost_owner_or_group_as_nobody");
+}
+
+#[test]
+#[ignore = "runs in its own process: it gives up root"]
+fn a_lost_owner_or_group_as_nobody() {
+    const NAME: &str = "a_lost_owner_or_group_is_told";
+    if !nix::unistd::geteuid().is_root() {
+        return crate::support::skip(NAME, "needs root");
+    }
+    let place = Place::new();
+    let files = [("ours", 65534, 65534, 0o664), ("group", 65534, 4321, 0o664), ("both", 1234, 4321, 0o666)];
+    std::os::unix::fs::chown(place.root(), Some(65534), Some(65534)).unwrap();
+    for (name, owner, group, mode) in files {
+        place.put(name, "old");
+        std::os::unix::fs::chown(place.at(name), Some(owner), Some(group)).unwrap();
+        chmod(&place.at(name), mode);
+    }
+    // Nobody may go through the directory above, which only root may.
+    chmod(place.root().parent().unwrap(), 0o755);
+    if !child::drop_root(NAME) {
+        return;
+    }
+    let edit =
+        |name| place.edit(json!({"path": name, "old_string": "old", "new_string": "new"})).result["note"].clone();
+    assert_eq!(edit("ours"), json!(null));
+    assert_eq!(edit("group"), "The file's group could not be kept and is yours now; its mode is 0644 and was 0664.",);
+    assert_eq!(mode(&place.at("group")), 0o644);
+    assert_eq!(
+        place.write("both", "x").result["note"],
+        "The file's owner and group could not be kept and is yours now."
+    );
+}
+
+#[test]
 fn nobody_sees_the_new_content_with_wider_permissions() {
     let place = Place::new();
     place.put("f", "old");
