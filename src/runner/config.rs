@@ -118,7 +118,7 @@ pub fn read(args: &[OsString], environment: Vec<(OsString, OsString)>) -> Result
 fn configure(flags: Flags, env: Environment) -> Result<Config, Fatal> {
     let host_url = env.text("AX_HOST_URL");
     let socket = flags.ipc_socket.map(|path| ("--ipc-socket", path));
-    let socket = socket.or_else(|| Some(("AX_IPC_SOCKET", env.text("AX_IPC_SOCKET")?.into())));
+    let socket = socket.or_else(|| Some(("AX_IPC_SOCKET", env.path("AX_IPC_SOCKET")?)));
     let listen = env.text("AX_IPC_LISTEN").as_deref() == Some("1");
     let transport = match (host_url, socket) {
         (Some(url), _) => Transport::Http(reachable(url)?),
@@ -126,7 +126,7 @@ fn configure(flags: Flags, env: Environment) -> Result<Config, Fatal> {
         (None, Some((name, socket))) => Transport::Connect(short(name, socket)?),
         (None, None) => return Err(Fatal::MissingArgument("AX_IPC_SOCKET (or --ipc-socket, or AX_HOST_URL)")),
     };
-    let workspace = env.text("AX_WORKSPACE").map(PathBuf::from).ok_or(Fatal::MissingArgument("AX_WORKSPACE"))?;
+    let workspace = env.path("AX_WORKSPACE").ok_or(Fatal::MissingArgument("AX_WORKSPACE"))?;
     Ok(Config {
         agent: flags.agent.unwrap_or_else(|| "pi-coding-agent".to_owned()),
         model: flags.model.map_or_else(
@@ -143,7 +143,7 @@ fn configure(flags: Flags, env: Environment) -> Result<Config, Fatal> {
             .integer("AX_LLM_TIMEOUT_MS")
             .map_or(limits::LLM_TIMEOUT, |ms| Duration::from_millis(ms.into())),
         max_idle_polls: env.integer("AX_MAX_IDLE_POLLS").unwrap_or(limits::IDLE_POLLS),
-        web_proxy_socket: env.text("AX_WEB_PROXY_SOCKET").map(PathBuf::from),
+        web_proxy_socket: env.path("AX_WEB_PROXY_SOCKET"),
         web_proxy_url: env.text("AX_WEB_PROXY_URL"),
         proxy_listen_port: env.text("AX_PROXY_LISTEN_PORT"),
         repo_url: env.text("WORKSPACE_REPO_URL"),
@@ -227,8 +227,16 @@ struct Environment(Vec<(OsString, OsString)>);
 impl Environment {
     /// The value, when set and not empty.
     fn text(&self, name: &str) -> Option<String> {
-        let (_, value) = self.0.iter().find(|(key, _)| key == name)?;
-        Some(value.to_string_lossy().into_owned()).filter(|value| !value.is_empty())
+        self.value(name).map(|value| value.to_string_lossy().into_owned())
+    }
+
+    /// The same, whatever its bytes.
+    fn path(&self, name: &str) -> Option<PathBuf> {
+        self.value(name).map(PathBuf::from)
+    }
+
+    fn value(&self, name: &str) -> Option<&OsString> {
+        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value).filter(|value| !value.is_empty())
     }
 
     fn integer(&self, name: &str) -> Option<u32> {
@@ -248,6 +256,7 @@ fn leading_integer(text: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::ffi::OsStringExt;
 
     fn run(args: &[&str], env: &[(&str, &str)]) -> Result<Config, Fatal> {
         let args: Vec<OsString> = args.iter().map(OsString::from).collect();
@@ -285,6 +294,14 @@ mod tests {
         {
             assert_eq!(run(&["--max-tokens", text], &ENV).unwrap().max_tokens, wanted, "{text}");
         }
+    }
+
+    #[test]
+    fn a_workspace_may_have_any_name() {
+        let name = OsString::from_vec(b"/w\xff".to_vec());
+        let environment = vec![("AX_WORKSPACE".into(), name.clone()), ("AX_IPC_SOCKET".into(), "/s".into())];
+        let Ok(Request::Run(config)) = read(&[], environment) else { panic!("refused") };
+        assert_eq!(config.workspace, PathBuf::from(name));
     }
 
     #[test]

@@ -259,7 +259,11 @@ fn search(call: &Call, workspace: &Workspace, stop: Stop<'_>) -> Result<Found, F
         notes.stopped();
     }
     notes.sample("binary files were not searched", &outcome.binary, "");
-    notes.sample("files have a line too long to search and were searched up to it", &outcome.long, "");
+    notes.sample(
+        "files have a line too long to search and were searched up to it",
+        &outcome.long,
+        ": search the rest with bash and grep -o",
+    );
     notes.sample("files are not UTF-8 and were searched for ASCII text only", &outcome.foreign, "");
     notes.sample("files could not be read", &outcome.unreadable, "");
     Ok(render(call, outcome, full || stopped, notes))
