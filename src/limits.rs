@@ -478,6 +478,8 @@ pub const POLICY_DESTINATIONS_MAX: usize = 256;
 pub const POLICY_ADDRESSES_MAX: usize = 1024;
 /// Time for resolving the names of a policy. Set-up as a whole has to end within ten seconds.
 pub const RESOLVE_DEADLINE: Duration = Duration::from_secs(4);
+/// A name server that has said nothing for so long is not waited for alone.
+pub const RESOLVE_NEXT_SERVER: Duration = Duration::from_millis(800);
 /// Time one IP version gets once the other has answered: some servers never answer for IPv6.
 pub const RESOLVE_OTHER: Duration = Duration::from_millis(500);
 /// Time for one run of `nft`; one that hangs must not hold the container between started and closed.

@@ -8,7 +8,6 @@ use super::destination::{Destination, HostPart};
 use super::environment::Environment;
 use super::resolve::Addresses;
 use crate::limits;
-use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
@@ -44,7 +43,12 @@ fn replaced(url: &str, name: &str, literal: &str) -> Option<String> {
         .then(|| format!("{scheme}://{}{literal}{}", &rest[..start], &rest[start + name.len()..]))
 }
 
-/// Appends what the file lacks, in one write. The file may be a mount, so it cannot be replaced.
+/// The text without what earlier starts have added.
+pub(crate) fn others(text: &str) -> String {
+    text.split_inclusive('\n').filter(|line| !line.trim_end().ends_with(MARK)).collect()
+}
+
+/// Adds the names, in the place of those an earlier start has added. The file may be a mount, so it cannot be replaced.
 pub(crate) fn add(file: &Path, addresses: &Addresses) -> std::io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     let mut hosts = options.read(true).append(true).create(true).custom_flags(libc::O_NONBLOCK).open(file)?;
@@ -56,27 +60,29 @@ pub(crate) fn add(file: &Path, addresses: &Addresses) -> std::io::Result<()> {
     if bytes.len() as u64 > limits::HOSTS_FILE_MAX_BYTES {
         return Err(std::io::Error::other("it is too large"));
     }
-    // Only our own lines are looked for, and they are plain.
-    let text = String::from_utf8_lossy(&bytes);
-    let mut lines = String::new();
+    // Only our own lines are looked for, and they are plain; of the others every byte stays.
+    let ours = |line: &[u8]| line.trim_ascii_end().ends_with(MARK.as_bytes());
+    let mut lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+    lines.retain(|line| !ours(line));
+    let mut wanted = lines.concat();
+    if wanted.last().is_some_and(|byte| *byte != b'\n') {
+        wanted.push(b'\n');
+    }
     for (name, address) in addresses.iter().flat_map(|(name, set)| set.iter().map(move |address| (name, address))) {
         // With a final dot it is another name to those who read the file.
         let bare = name.trim_end_matches('.');
-        let line = if bare == name {
-            format!("{address}\t{bare}\t{MARK}")
-        } else {
-            format!("{address}\t{bare} {name}\t{MARK}")
-        };
-        if !text.lines().any(|existing| existing == line) {
-            let _ = writeln!(lines, "{line}");
-        }
+        let names = if bare == name { bare.to_owned() } else { format!("{bare} {name}") };
+        wanted.extend_from_slice(format!("{address}\t{names}\t{MARK}\n").as_bytes());
     }
-    if !lines.is_empty() && !text.is_empty() && !text.ends_with('\n') {
-        lines.insert(0, '\n');
+    // Half a line could name another address, so a write that fails is taken back.
+    if let Some(rest) = wanted.strip_prefix(bytes.as_slice()) {
+        return hosts.write_all(rest).inspect_err(|_| {
+            let _ = hosts.set_len(bytes.len() as u64);
+        });
     }
-    hosts.write_all(lines.as_bytes()).inspect_err(|_| {
-        // Half a line could name another address.
-        let _ = hosts.set_len(bytes.len() as u64);
+    hosts.set_len(0)?;
+    hosts.write_all(&wanted).inspect_err(|_| {
+        let _ = hosts.set_len(0).and_then(|()| hosts.write_all(&bytes));
     })
 }
 
@@ -118,5 +124,18 @@ mod tests {
         assert!(once.starts_with("127.0.0.1\tlocalhost\n10.0.0.2\tax-host.svc\t"), "{once}");
         add(&file, &addresses()).unwrap();
         assert_eq!(std::fs::read_to_string(&file).unwrap(), once);
+    }
+
+    #[test]
+    fn what_an_earlier_start_has_added_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("hosts");
+        let theirs = b"# caf\xe9\n10.9.9.9\tax-host.svc\n";
+        let old = format!("10.0.0.1\tax-host.svc\t{MARK}\n10.0.0.1\tgone\t{MARK}\r\n");
+        std::fs::write(&file, [&theirs[..], old.as_bytes(), b"10.0.0.7\tlast"].concat()).unwrap();
+        add(&file, &addresses()).unwrap();
+        let ours = format!("10.0.0.2\tax-host.svc\t{MARK}\nfd00::2\tsix\t{MARK}\n");
+        assert_eq!(std::fs::read(&file).unwrap(), [&theirs[..], b"10.0.0.7\tlast\n", ours.as_bytes()].concat());
+        assert_eq!(others(&format!("1.1.1.1 a\n{old}2.2.2.2 b")), "1.1.1.1 a\n2.2.2.2 b");
     }
 }

@@ -1,9 +1,10 @@
 //! Turns the names of a policy into addresses, once, before the rules close the way to any name service.
 
 use super::destination::{Destination, HostPart, one_host};
+use super::hosts;
 use super::policy::names;
 use super::signals::Signals;
-use crate::http::dns::{DnsError, Names};
+use crate::http::dns::{DnsError, Names, hosts_file};
 use crate::limits;
 use crate::os;
 use nix::sys::signal::Signal;
@@ -13,6 +14,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
+const NO_ADDRESS: &str = "it has no address";
 const SIGNAL_LOOK: Duration = Duration::from_millis(20);
 
 /// Every name with its addresses.
@@ -85,10 +87,13 @@ pub(crate) fn addresses_of(name: &str) -> Result<BTreeSet<IpAddr>, ResolveError>
 async fn look_up(wanted: &BTreeSet<&str>) -> Result<Addresses, ResolveError> {
     let deadline = tokio::time::Instant::now() + limits::RESOLVE_DEADLINE;
     let names = Names::default();
+    // What an earlier start has written there may be old.
+    let hosts = hosts::others(&hosts_file());
     let mut found = Addresses::new();
     for name in wanted {
-        let answers = names.addresses(name, deadline).await.map_err(|error| match error {
+        let answers = names.addresses_with(&hosts, name, deadline).await.map_err(|error| match error {
             DnsError::NoResolver(name) => ResolveError::NoResolver(name),
+            DnsError::Absent(name) => ResolveError::Failed(name, NO_ADDRESS.to_owned()),
             DnsError::Failed(name, reason) => ResolveError::Failed(name, reason),
         })?;
         found.insert((*name).to_owned(), usable(name, answers.into_iter())?);
@@ -106,7 +111,7 @@ fn usable(name: &str, answers: impl Iterator<Item = IpAddr>) -> Result<BTreeSet<
         addresses.insert(one_host(address).map_err(|_| ResolveError::Strange(name.to_owned(), address))?);
     }
     match addresses.first() {
-        None => Err(ResolveError::Failed(name.to_owned(), "it has no address".to_owned())),
+        None => Err(ResolveError::Failed(name.to_owned(), NO_ADDRESS.to_owned())),
         Some(_) => Ok(addresses),
     }
 }

@@ -1,4 +1,7 @@
-"""A name server with the faults met in the field. Usage: dns.py ADDRESS ANSWER4 ANSWER6 (port 53, UDP and TCP)."""
+"""A name server with the faults met in the field. Usage: dns.py ADDRESS ANSWER4 ANSWER6 [FAULT] (port 53, UDP and TCP).
+
+FAULT: refused or servfail answers everything so, tcp serves TCP only.
+"""
 import socket
 import socketserver
 import struct
@@ -6,8 +9,10 @@ import sys
 import threading
 
 ADDRESS, FOUR, SIX = sys.argv[1:4]
+FAULT = (sys.argv[4:] or [""])[0]
 A, AAAA = 1, 28
 REFUSED, SERVFAIL, NXDOMAIN = 5, 2, 3
+ALWAYS = {"refused": REFUSED, "servfail": SERVFAIL}.get(FAULT)
 asked = {}
 
 
@@ -19,6 +24,8 @@ def answer(query, over_tcp):
         at += query[at] + 1
     kind = struct.unpack("!H", query[at + 1 : at + 3])[0]
     name, question = labels[0].lower(), query[12 : at + 5]
+    if ALWAYS:
+        return reply(query, question, ALWAYS)
     if len(labels) != 2 or labels[1] != "test":
         return reply(query, question, NXDOMAIN)
     four = [] if kind != A else [(A, socket.inet_pton(socket.AF_INET, FOUR))]
@@ -71,5 +78,7 @@ class Tcp(socketserver.BaseRequestHandler):
 socketserver.TCPServer.allow_reuse_address = True
 tcp = socketserver.ThreadingTCPServer((ADDRESS, 53), Tcp)
 tcp.daemon_threads = True
+if FAULT == "tcp":
+    tcp.serve_forever()
 threading.Thread(target=tcp.serve_forever, daemon=True).start()
 socketserver.ThreadingUDPServer((ADDRESS, 53), Udp).serve_forever()

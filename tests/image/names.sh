@@ -76,6 +76,40 @@ name_servers() {
   done
 }
 
+# N13: several name servers, of which only the last one is any good; and one that takes TCP only.
+servers_in_a_row() {
+  local etc=/etc/netns/$AGENT_NS fault at=20 servers count hosts
+  hosts=$(grep -v '# ax-runner enter' "$etc/hosts")
+  greets() {
+    reset_rules
+    run_enter AX_NET_POLICY=allow AX_NET_ALLOW=double.test:3128 -- -- socat $PATIENT - TCP4:double.test:3128
+    SEEN="exit $RC after $MS ms: $OUT $ERR"
+    [ "$OUT" = greeting ]
+  }
+  for fault in servfail refused tcp; do
+    background "${IN_AGENT[@]}" /usr/bin/python3 "$HERE/dns.py" 127.0.0.$((at += 1)) $PEER4 $PEER6 $fault
+  done
+  wait_for 'listens -u "53 and src 127.0.0.21" in_agent && listens -u "53 and src 127.0.0.22" in_agent && listens -t 53 in_agent'
+  # At .77 and .78 nobody listens.
+  for servers in "21 22" "22 21" "21 21" "77 78" "77 21"; do
+    printf 'nameserver 127.0.0.%s\n' $servers >"$etc/resolv.conf"
+    printf 'nameserver %s\n' $PEER4 >>"$etc/resolv.conf"
+    # Which server is asked first must not be a matter of luck.
+    for count in 1 2 3; do
+      printf '%s\n' "$hosts" >"$etc/hosts"
+      greets || break
+    done
+    check "N13 a good name server behind $servers" [ "$OUT" = greeting ]
+  done
+  printf '%s\n' "$hosts" >"$etc/hosts"
+  printf 'nameserver 127.0.0.23\noptions use-vc\n' >"$etc/resolv.conf"
+  check "N13 a name server for TCP only" greets
+  printf 'nameserver %s\n' $PEER4 >"$etc/resolv.conf"
+  # What an earlier start has written is not what a name means now.
+  printf '%s\n10.255.255.1\tdouble.test\t# ax-runner enter\n' "$hosts" >"$etc/hosts"
+  check "N13 a name whose address has changed since an earlier start" greets
+}
+
 # The sidecar asks the host of that name about a commit, and asks for its address itself: the C library's resolver, which
 # loads modules from the container, is not in the program.
 sidecar_names() {

@@ -25,6 +25,7 @@ net_tests() {
   reruns
   tables_of_others
   name_servers
+  servers_in_a_row
   sidecar_names
   resolver_files
   network_down
