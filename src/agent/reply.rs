@@ -95,9 +95,15 @@ impl Call {
         Self { id, name: call.name, args, cut: false }
     }
 
-    /// Replayed arguments are an object, as providers demand; what was not one is told in the call's result.
+    /// Replayed arguments are an object, as providers demand; what was not one is told in the call's result. A string that
+    /// holds one was read as that (`tools::arguments`).
     fn block(&self) -> Block {
-        let input = serde_json::from_str(&self.args).ok().filter(Value::is_object).unwrap_or_else(|| json!({}));
+        let read = |text: &str| serde_json::from_str::<Value>(text).ok();
+        let input = match read(&self.args) {
+            Some(Value::String(text)) => read(&text),
+            other => other,
+        };
+        let input = input.filter(Value::is_object).unwrap_or_else(|| json!({}));
         let name = identifier(&self.name, limits::TOOL_NAME_PROVIDER_MAX);
         Block::ToolUse { id: self.id.clone(), name: if name.is_empty() { "unknown".to_owned() } else { name }, input }
     }
@@ -121,14 +127,21 @@ mod tests {
     #[test]
     fn ids_are_unique_and_inputs_are_objects() {
         let mut used = HashSet::from(["old".to_owned()]);
-        let chunks = vec![call("a", "{}"), call("a", "[1]"), call("", "null"), call("old", "{\"x\":1}")];
+        let text = call("text", r#""{\"x\":1}""#);
+        let chunks = vec![call("a", "{}"), call("a", "[1]"), call("", "null"), call("old", "{\"x\":1}"), text];
         let round = Round::new(chunks, 100, &mut used);
         let ids: HashSet<&str> = round.calls.iter().map(|call| call.id.as_str()).collect();
-        assert_eq!(ids.len(), 4);
+        assert_eq!(ids.len(), 5);
         assert!(!ids.contains("") && !ids.contains("old") && ids.contains("a"));
         let crate::wire::Content::Blocks(blocks) = round.message().content else { panic!("not blocks") };
-        assert_eq!(blocks.len(), 4);
-        assert!(blocks.iter().all(|block| matches!(block, Block::ToolUse { input: Value::Object(_), .. })));
+        let inputs: Vec<Value> = blocks
+            .into_iter()
+            .map(|block| match block {
+                Block::ToolUse { input, .. } => input,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(inputs, [json!({}), json!({}), json!({}), json!({"x": 1}), json!({"x": 1})]);
     }
 
     #[test]

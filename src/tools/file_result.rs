@@ -32,12 +32,8 @@ pub(super) fn notes(notes: [Option<String>; 2]) -> Option<String> {
     notes.into_iter().flatten().reduce(|all, note| all + " " + &note)
 }
 
-/// The path, if it stays in the workspace by its letters and by its links. Whether anything is there is for the tool to find
-/// out after the host's approval.
+/// The path, if it stays in the workspace by its letters and by its links, bound to where it leads now. Whether anything is
+/// there is for the tool to find out after the host's approval.
 pub(super) fn confined(raw: &str, workspace: &Workspace) -> Result<RelPath, FileError> {
-    let path = workspace.path(raw)?;
-    match workspace.locate(&path) {
-        Err(error @ FileError::Path(_)) => Err(error),
-        _ => Ok(path),
-    }
+    Ok(workspace.bound(workspace.path(raw)?)?)
 }

@@ -103,6 +103,14 @@ pub enum FileError {
         /// As the caller wrote it.
         path: String,
     },
+    /// A link or a directory on its way was exchanged.
+    #[error(
+        "{path}: it leads to another place than when the call was approved; nothing was done: look at it and repeat the call"
+    )]
+    Moved {
+        /// As the caller wrote it.
+        path: String,
+    },
     /// Larger than is read as a whole.
     #[error("{path}: the file has more than {max} bytes; use bash for it")]
     TooLarge {

@@ -78,7 +78,27 @@ impl Workspace {
 
     /// Opens a directory, links followed.
     pub fn open_dir(&self, path: &RelPath) -> Result<Dir, FileError> {
-        resolve::directory(&self.dir, path)
+        let (dir, place) = resolve::directory(&self.dir, path)?;
+        still_there(path, &place)?;
+        Ok(dir)
+    }
+
+    /// The path bound to where it leads now, links followed, whether or not anything is there: what is approved for one
+    /// place must not be done at another. One that leads nowhere may later lead where its letters say.
+    pub fn bound(&self, path: RelPath) -> Result<RelPath, PathError> {
+        let landing = match self.landing(&path) {
+            Ok(place) => place,
+            Err(FileError::Path(error)) => return Err(error),
+            Err(_) => path.as_path().to_owned(),
+        };
+        Ok(path.bound(landing))
+    }
+
+    fn landing(&self, path: &RelPath) -> Result<PathBuf, FileError> {
+        Ok(match resolve::leaf(&self.dir, path, Parents::MustExist)? {
+            Place::Name(at) => at.path,
+            Place::Directory(place) | Place::Nowhere(place) => place,
+        })
     }
 
     /// Opens a regular file for reading, links followed. Never blocks and never opens anything else.
@@ -111,8 +131,13 @@ impl Workspace {
             return Err(FileError::TrailingSlash { path: path.to_string() });
         }
         match resolve::leaf(&self.dir, path, parents)? {
-            Place::Name(at) => Ok(at),
-            Place::Directory => Err(FileError::NotRegular { path: path.to_string(), kind: Kind::Directory }),
+            Place::Name(at) => still_there(path, &at.path).map(|()| at),
+            Place::Directory(_) => Err(FileError::NotRegular { path: path.to_string(), kind: Kind::Directory }),
+            Place::Nowhere(_) => Err(FileError::os(path, Errno::ENOENT)),
         }
     }
+}
+
+fn still_there(path: &RelPath, place: &Path) -> Result<(), FileError> {
+    if path.leads_to(place) { Ok(()) } else { Err(FileError::Moved { path: path.to_string() }) }
 }

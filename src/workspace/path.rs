@@ -13,6 +13,8 @@ pub struct RelPath {
     raw: String,
     clean: PathBuf,
     slash: bool,
+    /// Where it led when it was shown to somebody.
+    landing: Option<PathBuf>,
 }
 
 impl RelPath {
@@ -30,6 +32,15 @@ impl RelPath {
     pub fn artifact(&self) -> Option<bool> {
         let inside = self.clean.starts_with("artifacts") && self.clean.components().count() > 1;
         inside.then(|| self.raw.starts_with("artifacts/"))
+    }
+
+    /// The same path, good only as long as it leads there.
+    pub(super) fn bound(self, landing: PathBuf) -> Self {
+        Self { landing: Some(landing), ..self }
+    }
+
+    pub(super) fn leads_to(&self, place: &Path) -> bool {
+        self.landing.as_ref().is_none_or(|landing| landing == place)
     }
 
     /// Did the caller write a trailing slash?
@@ -79,7 +90,7 @@ pub(super) fn lexical(raw: &str, roots: &[&Path]) -> Result<RelPath, PathError> 
         }
     }
     let slash = raw.ends_with('/') || raw.ends_with("/.");
-    Ok(RelPath { raw: raw.to_owned(), clean: clean.to_path_buf(), slash })
+    Ok(RelPath { raw: raw.to_owned(), clean: clean.to_path_buf(), slash, landing: None })
 }
 
 #[cfg(test)]

@@ -35,7 +35,9 @@ pub(super) enum Parents {
 pub(super) enum Place {
     Name(Located),
     /// The root, or a link to `..` or the like.
-    Directory,
+    Directory(PathBuf),
+    /// A directory on the way is not there.
+    Nowhere(PathBuf),
 }
 
 /// Follows links in every component, the last included.
@@ -46,8 +48,11 @@ pub(super) fn leaf(root: &Dir, path: &RelPath, parents: Parents) -> Result<Place
         if name == ".." {
             walk.up()?;
         } else if walk.todo.is_empty() {
-            let dir = walk.here()?;
-            let here = walk.names.iter().collect::<PathBuf>().join(&name);
+            let here = walk.place().join(&name);
+            let dir = match walk.here() {
+                Err(FileError::Os { errno: Errno::ENOENT, .. }) if walk.missing => return Ok(Place::Nowhere(here)),
+                dir => dir?,
+            };
             match dir.read_link(&name) {
                 Ok(target) => {
                     walk.splice(&name, &target)?;
@@ -66,17 +71,17 @@ pub(super) fn leaf(root: &Dir, path: &RelPath, parents: Parents) -> Result<Place
             walk.down(name)?;
         }
     }
-    Ok(Place::Directory)
+    Ok(Place::Directory(walk.place()))
 }
 
-/// The same, for a path that must be a directory.
-pub(super) fn directory(root: &Dir, path: &RelPath) -> Result<Dir, FileError> {
+/// The same, for a path that must be a directory; with where that is.
+pub(super) fn directory(root: &Dir, path: &RelPath) -> Result<(Dir, PathBuf), FileError> {
     let mut walk = Walk::new(root, path, Parents::MustExist);
     while let Some(name) = walk.todo.pop() {
         if name == ".." { walk.up()? } else { walk.down(name)? }
     }
     walk.complete()?;
-    walk.here()
+    Ok((walk.here()?, walk.place()))
 }
 
 struct Walk<'a> {
@@ -202,6 +207,11 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
+    /// The directories gone through.
+    fn place(&self) -> PathBuf {
+        self.names.iter().collect()
+    }
+
     fn complete(&self) -> Result<(), FileError> {
         if self.missing { Err(FileError::os(self.path, Errno::ENOENT)) } else { Ok(()) }
     }
@@ -215,8 +225,6 @@ impl<'a> Walk<'a> {
     }
 
     fn shown(&self, name: &OsStr) -> String {
-        let mut path: std::path::PathBuf = self.names.iter().collect();
-        path.push(name);
-        path.display().to_string()
+        self.place().join(name).display().to_string()
     }
 }

@@ -10,7 +10,7 @@
 //! - a process killed in the middle leaves the old file and perhaps a file named `.ax-tmp-…`.
 
 use super::resolve::Parents;
-use super::{Dir, FileError, Fingerprint, Located, RelPath, Workspace, fingerprint};
+use super::{Dir, FileError, Fingerprint, Located, RelPath, Workspace, fingerprint, still_there};
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::stat::{FileStat, Mode, fchmod, fstat};
@@ -30,6 +30,8 @@ impl Workspace {
         content: &[u8],
         expected: &Fingerprint,
     ) -> Result<Option<Handover>, FileError> {
+        // Before a directory is made on a way that has changed.
+        still_there(path, &self.landing(path)?)?;
         let at = self.leaf(path, Parents::Create)?;
         let old = unchanged(&at, path, expected)?;
         if old.is_some() {

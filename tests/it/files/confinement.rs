@@ -486,3 +486,37 @@ fn path_is_under(raw: &str, root: &Path) -> bool {
     }
     Path::new("/").join(names.join("/")).starts_with(root)
 }
+
+#[test]
+fn what_is_approved_for_one_place_is_not_done_at_another() {
+    let place = Place::new();
+    let write = |path: &str| {
+        let args = serde_json::from_value(json!({"path": path, "content": "mine"})).unwrap();
+        approved(write_file::Call::prepare(args, &place.ws).unwrap())
+    };
+    std::fs::create_dir(place.at(".ax")).unwrap();
+    std::fs::create_dir(place.at("d")).unwrap();
+    // An existing directory, one that is yet to be made, and one below it become a link.
+    let calls = [write("d/SOUL.md"), write("new/SOUL.md"), write("new/deep/SOUL.md")];
+    std::fs::remove_dir(place.at("d")).unwrap();
+    place.link("d", ".ax");
+    place.link("new", ".ax");
+    for call in calls {
+        Outcome::of(Ok(write_file::run(call, &place.ws))).fails_with("another place");
+    }
+    assert_eq!(std::fs::read_dir(place.at(".ax")).unwrap().count(), 0, "nothing was made on the way");
+    // A file becomes a link to another one.
+    place.put(".env", "SECRET");
+    place.put("f", "SECRET");
+    let read = read_file::Call::prepare(serde_json::from_value(json!({"path": "f"})).unwrap(), &place.ws).unwrap();
+    let edit = json!({"path": "f", "old_string": "SECRET", "new_string": "x"});
+    let edit = edit_file::Call::prepare(serde_json::from_value(edit).unwrap(), &place.ws).unwrap();
+    std::fs::remove_file(place.at("f")).unwrap();
+    place.link("f", ".env");
+    Outcome::of(Ok(read_file::run(approved(read), &place.ws))).fails_with("another place");
+    Outcome::of(Ok(edit_file::run(approved(edit), &place.ws))).fails_with("another place");
+    assert_eq!(place.bytes(".env"), b"SECRET");
+    // A link that stays is followed as ever.
+    place.link("l", ".env");
+    place.read(json!({"path": "l"})).succeeds();
+}
