@@ -116,6 +116,7 @@ fn start(argv: &[OsString], environment: Vec<(OsString, OsString)>) -> u8 {
 }
 
 fn run(args: &[OsString], environment: Vec<(OsString, OsString)>) -> u8 {
+    os::hide_environment();
     runner::hold_signals();
     log::start(runner::log_config(args, &environment));
     match runner::read(args, environment) {

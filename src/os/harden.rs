@@ -5,7 +5,10 @@ use nix::errno::Errno;
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{SigHandler, Signal, signal};
+use std::ffi::CStr;
 use std::os::fd::RawFd;
+use std::ptr;
+use zeroize::Zeroize;
 
 /// A protection the kernel would not give.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -18,7 +21,7 @@ pub struct HardenError {
 /// Makes the process fit to hold secrets beside untrusted children of the same user.
 ///
 /// - Not dumpable: a child of our uid can then not read our environment, memory or descriptors through `/proc`, and not
-///   attach to us. Removing variables would not do: the kernel serves the block given at exec.
+///   attach to us. Removing variables would not do: the kernel serves the block given at exec ([`hide_environment`]).
 /// - No core files: they would hold the secrets.
 /// - No new privileges: a set-uid program in the image is no way up.
 /// - SIGXFSZ ignored: a file-size limit becomes a write error that can be reported, not our death.
@@ -32,6 +35,28 @@ pub fn harden() -> Result<(), HardenError> {
     unsafe { signal(Signal::SIGXFSZ, SigHandler::SigIgn) }.map_err(step("ignore the file size signal"))?;
     prctl::set_child_subreaper(true).map_err(step("become the subreaper"))?;
     Ok(())
+}
+
+/// Takes the environment out of the block that the kernel serves as `/proc/PID/environ`, and keeps a copy in its place: some
+/// sandboxes (gVisor of 2022) serve it to every process of our uid, dumpable or not. For the very start: no other thread may
+/// run, and nobody may hold a pointer into the block.
+pub fn hide_environment() {
+    unsafe extern "C" {
+        static mut environ: *mut *mut libc::c_char;
+    }
+    // SAFETY: the list ends in a null and its texts in a NUL each; all are writable memory of this process. With one thread
+    // nobody reads them meanwhile. The new list and its texts are never freed, as the C library expects.
+    unsafe {
+        let mut at = environ;
+        let mut copies = Vec::new();
+        while !at.is_null() && !(*at).is_null() {
+            copies.push(CStr::from_ptr(*at).to_owned().into_raw());
+            std::slice::from_raw_parts_mut((*at).cast::<u8>(), CStr::from_ptr(*at).count_bytes()).zeroize();
+            at = at.add(1);
+        }
+        copies.push(ptr::null_mut());
+        environ = copies.leak().as_mut_ptr();
+    }
 }
 
 /// Lets the end of a child be known. A parent that ignored SIGCHLD has left that to us, and the kernel then throws ends away.

@@ -42,7 +42,7 @@ pub use stdin::{StdinError, read_stdin};
 pub use stdout::{stdout_open, write_stdout};
 
 #[cfg(target_os = "linux")]
-pub use harden::{HardenError, close_inherited, harden, hear_children};
+pub use harden::{HardenError, close_inherited, harden, hear_children, hide_environment};
 #[cfg(target_os = "linux")]
 pub use known::{Known, adopt_orphans};
 #[cfg(target_os = "linux")]

@@ -56,4 +56,8 @@ gvisor_processes() {
   calls=$(jq -c -n '[{tools:[{name:"bash",args:{command:"touch tick; setsid bash -c '"'"'trap \"\" TERM HUP; while :; do date >>/workspace/tick; sleep .2; done'"'"' & sleep 300",timeout_ms:2000}}]},{tools:[{name:"bash",args:{command:"a=$(wc -c <tick); sleep 2; b=$(wc -c <tick); [ $a = $b ] && echo silent"}}]},{text:["done"]}]')
   turn "$calls" --network=none --cap-drop=ALL --read-only --tmpfs /tmp:rw,noexec,nosuid,size=64m
   check "gVisor B02: a call that ran out of time leaves nothing behind" eval "[ $RC = 0 ] && grep -q '| silent' '$TMP/err'"
+  # This kernel serves the environment of any process to its user.
+  calls=$(bash_calls 'cat /proc/1/environ /proc/$PPID/environ | tr "\0" "\n"; echo looked')
+  turn "$calls" --network=none --cap-drop=ALL --read-only --tmpfs /tmp:rw,noexec,nosuid,size=64m -e MY_SECRET=canary-7f3a
+  check "gVisor B10: what the runner was started with cannot be read" eval "[ $RC = 0 ] && grep -q '| looked' '$TMP/err' && ! grep -q 'canary-7f3a' '$TMP/err'"
 }
