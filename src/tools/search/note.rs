@@ -32,6 +32,8 @@ impl Notes {
         self.sample("pipes, sockets or devices were skipped", &passed.special, "");
         self.sample("directories could not be read", &passed.unreadable, "");
         self.sample("directories are too deep and were skipped", &passed.deep, ": name one as path to search it");
+        let short = ".gitignore files are too large or could not be read: not all of their rules count";
+        self.sample(short, &passed.short, "");
     }
 
     /// Says what a path that is no text looks like in the results.
@@ -57,7 +59,7 @@ impl Notes {
 
 /// A sentence about several things, about one.
 fn one(several: &str) -> String {
-    const WORDS: [(&str, &str); 8] = [
+    const WORDS: [(&str, &str); 9] = [
         ("entries", "entry"),
         ("directories", "directory"),
         ("files", "file"),
@@ -66,6 +68,7 @@ fn one(several: &str) -> String {
         (" were ", " was "),
         (" are ", " is "),
         (" have ", " has "),
+        (" their ", " its "),
     ];
     WORDS.into_iter().fold(several.to_owned(), |text, (many, one)| text.replace(many, one))
 }
