@@ -1,6 +1,7 @@
 //! `grep` and `glob`, attacked through the library.
 
 mod ignored;
+mod notes;
 
 use crate::files::approved;
 use ax_runner::tools::{Finished, arguments, glob, grep};
