@@ -7,7 +7,7 @@ use super::fields::{Field, Kind, optional, required};
 use super::schema::Schema;
 use super::search::content::{Hits, Line, Outcome, Query, Want};
 use super::search::note::{Notes, shown};
-use super::search::pattern::{All, GIT, OUTSIDE, Pattern};
+use super::search::pattern::{All, Pattern};
 use super::search::regex::Regex;
 use super::search::{Start, finish, max_results, path, pattern, start};
 use crate::gate::{Approved, Proposal};
@@ -153,10 +153,12 @@ fn search(call: &Call, workspace: &Workspace, stop: Stop<'_>) -> Result<Found, F
     };
     // One more than is shown, to know whether there are more.
     let query = Query { regex: &call.regex, want, context: call.context, most: call.most + 1, stop };
-    let mut full = false;
-    let mut stopped = false;
+    let (mut full, mut stopped, mut one_file) = (false, false, false);
     let outcome = match start(workspace, &call.path)? {
-        Start::File(file) => query.one(call.path.as_path().as_os_str().as_bytes(), file),
+        Start::File(file) => {
+            one_file = true;
+            query.one(call.path.as_path().as_os_str().as_bytes(), file)
+        }
         Start::Directory(base) => {
             let select: &dyn Select = call.filter.as_ref().map_or(&All, |filter| filter);
             let listed = walk(&base, select, stop);
@@ -165,18 +167,16 @@ fn search(call: &Call, workspace: &Workspace, stop: Stop<'_>) -> Result<Found, F
                 notes.add("The tree has too many files to list them all: search a smaller path");
             }
             (full, stopped) = (listed.full, listed.stopped);
-            if call.filter.as_ref().is_some_and(|filter| filter.outside) {
-                notes.add(OUTSIDE);
-            }
-            if call.filter.as_ref().is_some_and(|filter| filter.git) {
-                notes.add(GIT);
+            let advice = |filter: &Pattern| filter.advice(listed.len() == 0, &call.path, workspace);
+            if let Some(advice) = call.filter.as_ref().and_then(advice) {
+                notes.add(advice);
             }
             query.all(&base, &listed)
         }
     };
     stopped |= outcome.stopped;
     if stopped {
-        notes.stopped();
+        notes.stopped(one_file);
     }
     notes.sample("binary files were not searched", &outcome.binary, "");
     notes.sample(
@@ -207,11 +207,7 @@ fn render(call: &Call, outcome: Outcome, incomplete: bool, mut notes: Notes) -> 
         notes.add("The result is cut at its size limit: narrow the pattern or the path");
     } else if lines.count == call.most && truncated {
         let what = if call.mode == Mode::Content { "matching line" } else { "file" };
-        notes.add(format!(
-            "Cut after {}: raise max_results (at most {}), or narrow the pattern, path or glob",
-            text::counted(lines.count, what),
-            limits::SEARCH_RESULTS_MAX
-        ));
+        notes.cut(&format!("Cut after {}", text::counted(lines.count, what)), call.most, "the pattern, path or glob");
     }
     Found { matches: lines.text, truncated, count: lines.count, note: notes.text() }
 }
