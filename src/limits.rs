@@ -366,14 +366,20 @@ pub const WALK_DEPTH_MAX: usize = 256;
 pub const WALK_HANDLES_MAX: usize = 32;
 /// Bytes of paths one walk collects: about half a million files, within a 256 MiB container.
 pub const WALK_PATHS_MAX_BYTES: usize = 48 * 1024 * 1024;
-/// Bytes read of a `.gitignore`. Each line becomes part of an automaton, so a large one costs far more than its size.
-pub const GITIGNORE_MAX_BYTES: u64 = 64 * 1024;
+/// Bytes read of a `.gitignore`; what is beyond does not count, and that is said.
+pub const GITIGNORE_MAX_BYTES: u64 = 1024 * 1024;
+/// Rules that hold in one directory, from its own file and those above: each takes about 2 KiB of memory.
+pub const GITIGNORE_MAX_RULES: usize = 32 * 1024;
+/// Bytes of these that may have wildcards: such rules become an automaton, which takes far more.
+pub const GITIGNORE_WILD_MAX_BYTES: usize = 64 * 1024;
 /// Longest line searched, per thread: a file with a longer one is searched up to it, and that is said.
 pub const GREP_HEAP_MAX_BYTES: usize = 16 * 1024 * 1024;
 /// Compiled size of a search pattern: `(a{1000}){1000}` is refused instead of filling the memory.
 pub const GREP_REGEX_MAX_BYTES: usize = 10 * 1024 * 1024;
 /// Bytes shown of one line: a match in a minified file must not flood the result.
 pub const GREP_LINE_MAX_BYTES: usize = 400;
+/// UTF-16 units shown of a path in a note that is too long to be given to a tool.
+pub const NOTE_PATH_MAX_UNITS: usize = 200;
 /// UTF-16 units of a search's result as JSON, well below [`TOOL_RESULT_MAX_UNITS`]: more than this is not read with care.
 pub const SEARCH_OUTPUT_MAX_UNITS: usize = 100_000;
 /// Bytes from a file's start in which a NUL says that it is not text.

@@ -3,8 +3,8 @@
 use super::Finished;
 use super::fields::{Field, Kind, optional, required};
 use super::schema::Schema;
-use super::search::note::{Notes, shown};
-use super::search::pattern::{GIT, OUTSIDE, Pattern};
+use super::search::note::Notes;
+use super::search::pattern::Pattern;
 use super::search::{Start, finish, max_results, path, pattern, start};
 use crate::gate::{Approved, Proposal};
 use crate::wire::{Approve, Operation, ToolSpec};
@@ -58,8 +58,6 @@ pub struct Call {
     given: String,
     path: RelPath,
     pattern: Pattern,
-    /// The pattern if it could be the name of a directory.
-    plain: Option<RelPath>,
     most: usize,
 }
 
@@ -71,8 +69,7 @@ impl Call {
         }
         let (given, path) = path(TOOL, args.path, workspace)?;
         let pattern = pattern((TOOL, "pattern"), &args.pattern, &path, workspace, false)?;
-        let plain = workspace.path(&args.pattern).ok();
-        Ok(Self { given, path, pattern, plain, most: args.max_results.unwrap_or(limits::SEARCH_RESULTS_DEFAULT) })
+        Ok(Self { given, path, pattern, most: args.max_results.unwrap_or(limits::SEARCH_RESULTS_DEFAULT) })
     }
 }
 
@@ -113,33 +110,25 @@ fn search(call: &Call, workspace: &Workspace, stop: Stop<'_>) -> Result<Files, F
 fn render(call: &Call, workspace: &Workspace, found: &Found) -> Files {
     let mut notes = Notes::default();
     let mut files = Vec::new();
-    let mut units = 0;
+    let (mut units, mut full) = (0, false);
     while files.len() < found.len().min(call.most) {
         let path = shown_whole(found.path(files.len()));
         units += text::json_units(&path) + r#""","#.len();
         if units > limits::SEARCH_OUTPUT_MAX_UNITS {
-            notes.add("The result is cut at its size limit: narrow the pattern or the path");
+            full = true;
             break;
         }
         files.push(path);
     }
     let more = found.len() > files.len();
-    if more {
-        notes.add(format!(
-            "These are the first {} of {} files: raise max_results (at most {}), or narrow the pattern or the path",
-            files.len(),
-            found.len(),
-            limits::SEARCH_RESULTS_MAX
-        ));
+    let cut = format!("These are the first {} of {} files", files.len(), found.len());
+    if full {
+        notes.add(format!("{cut}, cut at the size limit of a result: narrow the pattern or the path"));
+    } else if more {
+        notes.cut(&cut, call.most, "the pattern or the path");
     }
-    if call.pattern.outside {
-        notes.add(OUTSIDE);
-    } else if call.pattern.git && files.is_empty() {
-        notes.add(GIT);
-    } else if files.is_empty()
-        && let Some(plain) = call.plain.as_ref().filter(|plain| workspace.open_dir(plain).is_ok())
-    {
-        notes.add(format!("{} is a directory; use {}/** for the files in it", shown_path(plain), shown_path(plain)));
+    if let Some(advice) = call.pattern.advice(found.len() == 0, &call.path, workspace) {
+        notes.add(advice);
     }
     notes.names((0..files.len()).map(|at| found.path(at)));
     notes.passed(&found.passed, ": begin pattern with the path of one to find what it hides");
@@ -147,14 +136,10 @@ fn render(call: &Call, workspace: &Workspace, found: &Found) -> Files {
         notes.add("The tree has too many files to list them all: search a smaller path");
     }
     if found.stopped {
-        notes.stopped();
+        notes.stopped(false);
     }
     let truncated = more || found.full || found.stopped;
     Files { count: files.len(), files, truncated, note: notes.text() }
-}
-
-fn shown_path(path: &RelPath) -> String {
-    shown(path.as_path().as_os_str().as_bytes())
 }
 
 /// A name as JSON can hold it: not shortened, so that it can be used as it is.

@@ -7,15 +7,14 @@ use super::fields::{Field, Kind, optional, required};
 use super::schema::Schema;
 use super::search::content::{Hits, Line, Outcome, Query, Want};
 use super::search::note::{Notes, shown};
-use super::search::pattern::{All, GIT, OUTSIDE, Pattern};
+use super::search::pattern::{All, Pattern};
+use super::search::regex::Regex;
 use super::search::{Start, finish, max_results, path, pattern, start};
 use crate::gate::{Approved, Proposal};
 use crate::wire::{Approve, Operation, ToolSpec, check};
 use crate::workspace::walk::{Select, Stop, walk};
 use crate::workspace::{FileError, RelPath, Workspace};
 use crate::{limits, text};
-use grep_regex::{RegexMatcher, RegexMatcherBuilder};
-use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, Hir, HirKind, Look};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::os::unix::ffi::OsStrExt;
 use tokio_util::sync::CancellationToken;
@@ -96,8 +95,7 @@ enum Mode {
 pub struct Call {
     given: String,
     path: RelPath,
-    matcher: RegexMatcher,
-    ascii: bool,
+    regex: Regex,
     filter: Option<Pattern>,
     most: usize,
     numbers: bool,
@@ -115,90 +113,13 @@ impl Call {
         Ok(Self {
             given,
             path,
-            ascii: args.pattern.is_ascii(),
-            matcher: matcher(&args.pattern, args.ignore_case.unwrap_or(false), args.literal.unwrap_or(false))?,
+            regex: Regex::new(TOOL, &args.pattern, args.ignore_case.unwrap_or(false), args.literal.unwrap_or(false))?,
             filter,
             most: args.max_results.unwrap_or(limits::SEARCH_RESULTS_DEFAULT),
             numbers: args.include_line_numbers.unwrap_or(true),
             context: args.context_lines.unwrap_or(0),
             mode: args.output_mode.unwrap_or(Mode::Content),
         })
-    }
-}
-
-/// Compiles the pattern; the error says where it is wrong.
-fn matcher(pattern: &str, ignore_case: bool, literal: bool) -> Result<RegexMatcher, String> {
-    let broken = || {
-        format!(
-            "{TOOL}: bad pattern: a pattern matches within one line, so it cannot contain a line break (\\n or \\r); `$` \
-             matches before LF and CRLF alike, so leave \\r? out, and use bash to find carriage returns"
-        )
-    };
-    if literal && pattern.contains(['\n', '\r']) {
-        return Err(broken());
-    }
-    if !literal {
-        // Asked first, since the matcher wraps the pattern before it reads it and would point into the wrapping.
-        let parsed = regex_syntax::ParserBuilder::new().multi_line(true).utf8(false).build().parse(pattern);
-        let parsed = parsed.map_err(|error| {
-            let (at, fault) = position(&error);
-            let advice = "escape special characters with a backslash, or set literal to search for plain text";
-            format!("{TOOL}: bad pattern at character {at}: {fault}; {advice}")
-        })?;
-        if breaks_lines(&parsed) {
-            return Err(broken());
-        }
-        // The searcher hands over lines with or without their end, whole files or parts of them: these would match by chance.
-        let anchors = parsed.properties().look_set();
-        if anchors.contains(Look::Start) || anchors.contains(Look::End) {
-            return Err(format!(
-                "{TOOL}: bad pattern: lines are searched one by one, so use ^ and $ instead of \\A, \\z and (?-m)"
-            ));
-        }
-    }
-    let build = |pattern: &str| {
-        RegexMatcherBuilder::new()
-            .case_insensitive(ignore_case)
-            .fixed_strings(literal)
-            .multi_line(true)
-            .line_terminator(Some(b'\n'))
-            .size_limit(limits::GREP_REGEX_MAX_BYTES)
-            .dfa_size_limit(limits::GREP_REGEX_MAX_BYTES)
-            .build(pattern)
-    };
-    // The matcher puts the pattern in brackets; with (?x) a comment at its end would swallow the closing one.
-    let built = build(pattern).or_else(|error| build(&format!("{pattern}\n")).map_err(|_| error));
-    built.map_err(|error| {
-        // The matcher's kind for it is its own.
-        let too_large = error.to_string().contains("size limit");
-        let advice =
-            if too_large { "; use fewer or smaller repetitions ({n,m}, \\w{n}), or several searches" } else { "" };
-        format!("{TOOL}: bad pattern: {}{advice}", super::one_line(&error.to_string()))
-    })
-}
-
-/// Can a part of it match nothing but line breaks, which no line has?
-fn breaks_lines(pattern: &Hir) -> bool {
-    match pattern.kind() {
-        HirKind::Literal(literal) => literal.0.contains(&b'\n') || literal.0.contains(&b'\r'),
-        // One of a single character is a literal.
-        HirKind::Class(class) => {
-            let both = ['\n', '\r'].map(|c| ClassUnicodeRange::new(c, c));
-            *class == Class::Unicode(ClassUnicode::new(both))
-        }
-        HirKind::Repetition(part) => breaks_lines(&part.sub),
-        HirKind::Capture(part) => breaks_lines(&part.sub),
-        HirKind::Concat(parts) | HirKind::Alternation(parts) => parts.iter().any(breaks_lines),
-        HirKind::Empty | HirKind::Look(_) => false,
-    }
-}
-
-/// Where a pattern is wrong, counted from 1, and why.
-fn position(error: &regex_syntax::Error) -> (usize, String) {
-    match error {
-        regex_syntax::Error::Parse(error) => (error.span().start.column, error.kind().to_string()),
-        regex_syntax::Error::Translate(error) => (error.span().start.column, error.kind().to_string()),
-        other => (1, super::one_line(&other.to_string())),
     }
 }
 
@@ -231,12 +152,13 @@ fn search(call: &Call, workspace: &Workspace, stop: Stop<'_>) -> Result<Found, F
         Mode::Count => Want::Counts,
     };
     // One more than is shown, to know whether there are more.
-    let (matcher, most) = (&call.matcher, call.most + 1);
-    let query = Query { matcher, want, context: call.context, most, foreign: !call.ascii, stop };
-    let mut full = false;
-    let mut stopped = false;
+    let query = Query { regex: &call.regex, want, context: call.context, most: call.most + 1, stop };
+    let (mut full, mut stopped, mut one_file) = (false, false, false);
     let outcome = match start(workspace, &call.path)? {
-        Start::File(file) => query.one(call.path.as_path().as_os_str().as_bytes(), file),
+        Start::File(file) => {
+            one_file = true;
+            query.one(call.path.as_path().as_os_str().as_bytes(), file)
+        }
         Start::Directory(base) => {
             let select: &dyn Select = call.filter.as_ref().map_or(&All, |filter| filter);
             let listed = walk(&base, select, stop);
@@ -245,18 +167,16 @@ fn search(call: &Call, workspace: &Workspace, stop: Stop<'_>) -> Result<Found, F
                 notes.add("The tree has too many files to list them all: search a smaller path");
             }
             (full, stopped) = (listed.full, listed.stopped);
-            if call.filter.as_ref().is_some_and(|filter| filter.outside) {
-                notes.add(OUTSIDE);
-            }
-            if call.filter.as_ref().is_some_and(|filter| filter.git) {
-                notes.add(GIT);
+            let advice = |filter: &Pattern| filter.advice(listed.len() == 0, &call.path, workspace);
+            if let Some(advice) = call.filter.as_ref().and_then(advice) {
+                notes.add(advice);
             }
             query.all(&base, &listed)
         }
     };
     stopped |= outcome.stopped;
     if stopped {
-        notes.stopped();
+        notes.stopped(one_file);
     }
     notes.sample("binary files were not searched", &outcome.binary, "");
     notes.sample(
@@ -264,7 +184,11 @@ fn search(call: &Call, workspace: &Workspace, stop: Stop<'_>) -> Result<Found, F
         &outcome.long,
         ": search the rest with bash and grep -o",
     );
-    notes.sample("files are not UTF-8 and were searched for ASCII text only", &outcome.foreign, "");
+    notes.sample(
+        "files are not UTF-8 and were searched for ASCII text only",
+        &outcome.foreign,
+        ": .+ in a regular expression matches the other characters",
+    );
     notes.sample("files could not be read", &outcome.unreadable, "");
     Ok(render(call, outcome, full || stopped, notes))
 }
@@ -283,11 +207,7 @@ fn render(call: &Call, outcome: Outcome, incomplete: bool, mut notes: Notes) -> 
         notes.add("The result is cut at its size limit: narrow the pattern or the path");
     } else if lines.count == call.most && truncated {
         let what = if call.mode == Mode::Content { "matching line" } else { "file" };
-        notes.add(format!(
-            "Cut after {}: raise max_results (at most {}), or narrow the pattern, path or glob",
-            text::counted(lines.count, what),
-            limits::SEARCH_RESULTS_MAX
-        ));
+        notes.cut(&format!("Cut after {}", text::counted(lines.count, what)), call.most, "the pattern, path or glob");
     }
     Found { matches: lines.text, truncated, count: lines.count, note: notes.text() }
 }

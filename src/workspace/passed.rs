@@ -46,6 +46,8 @@ pub(crate) struct Passed {
     pub(crate) unreadable: Sample,
     /// Directories below the deepest level.
     pub(crate) deep: Sample,
+    /// Ignore files whose rules do not all count.
+    pub(crate) short: Sample,
 }
 
 impl Passed {
@@ -56,5 +58,6 @@ impl Passed {
         self.special.merge(other.special);
         self.unreadable.merge(other.unreadable);
         self.deep.merge(other.deep);
+        self.short.merge(other.short);
     }
 }

@@ -4,7 +4,7 @@
 //! `limits::WALK_DEPTH_MAX` and more paths than `limits::WALK_PATHS_MAX_BYTES` holds are not listed, and that is said.
 
 use super::cursor::Cursor;
-use super::passed::Passed;
+use super::passed::{Passed, Sample};
 use super::rules::Rules;
 use super::{Dir, Kind, RelPath, Workspace};
 use crate::limits;
@@ -58,6 +58,8 @@ pub(crate) struct Base {
     /// Relative to the workspace, empty for its root.
     path: Vec<u8>,
     rules: Option<Arc<Rules>>,
+    /// Ignore files above whose rules do not all count.
+    short: Sample,
 }
 
 impl Base {
@@ -65,19 +67,19 @@ impl Base {
     /// they do not count below it.
     pub(crate) fn new(workspace: &Workspace, path: &RelPath, dir: Dir) -> Self {
         let full = path.as_path().as_os_str().as_bytes();
-        let mut rules = None;
+        let (mut rules, mut short) = (None, Sample::default());
         let mut above = Cursor::new(workspace.root_dir().clone());
         for end in ends(full) {
             let start = &full[..end.saturating_sub(1)];
             // Above a link there is another tree, whose rules do not concern this one.
             let Ok(parent) = above.open(start) else { break };
-            rules = Rules::within(parent, start, rules);
+            rules = Rules::within(parent, start, rules, &mut short);
             let name = full[end..].iter().position(|&byte| byte == b'/').map_or(full.len(), |length| end + length);
             if rules.as_ref().is_some_and(|rules| rules.hide(&full[..name], true)) {
                 rules = None;
             }
         }
-        Self { dir, path: full.to_vec(), rules }
+        Self { dir, path: full.to_vec(), rules, short }
     }
 
     /// A cursor for paths that [`Self::below`] makes relative.
@@ -164,6 +166,7 @@ pub(crate) fn walk(base: &Base, select: &dyn Select, stop: Stop<'_>) -> Found {
     let queue = Queue { state: Mutex::new(State { jobs: vec![first], busy: 0, waiting: 0 }), ready: Condvar::new() };
     let shared = Shared { base, select, stop, queue, bytes: AtomicUsize::new(0), ended: AtomicBool::new(false) };
     let mut found = Found::default();
+    found.passed.short = base.short.clone();
     together(|| shared.work()).into_iter().for_each(|part| found.merge(part));
     let Found { text, files, .. } = &mut found;
     // Nobody is left to whom the order matters, and half a million paths take their time.
@@ -299,7 +302,7 @@ struct Listing<'a, 'b> {
 impl Listing<'_, '_> {
     fn list(&mut self, job: &Job, mut path: Vec<u8>, cursor: &mut Cursor) -> Result<(), Errno> {
         let dir = cursor.open(&job.path)?;
-        let rules = Rules::within(dir, &path, job.rules.clone());
+        let rules = Rules::within(dir, &path, job.rules.clone(), &mut self.found.passed.short);
         let entries = dir.entries()?;
         if !path.is_empty() {
             path.push(b'/');

@@ -725,7 +725,7 @@ fn g05_and_g07_odd_text_is_found_or_named() {
         grep("word", "."),
         grep("foo$", "crlf"),
         grep("^foo", "bom"),
-        grep("caf.", "latin1"),
+        grep("caf. w", "latin1"),
         grep("caf", "latin1"),
     ];
     let (_host, told) = play_with(
@@ -756,7 +756,9 @@ fn g05_and_g07_odd_text_is_found_or_named() {
     assert!(!words.contains("\\u0000"), "{words}");
     assert!(told[3].contains("crlf:1:foo\\n"), "{}", told[3]);
     assert!(told[4].contains("bom:1:"), "{}", told[4]);
-    assert!(told[6].contains("latin1:1:caf"), "{}", told[6]);
+    for told in &told[5..7] {
+        assert!(told.contains("latin1:1:caf"), "{told}");
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `grep` and `glob`, attacked through the library.
 
 mod ignored;
+mod notes;
 
 use crate::files::approved;
 use ax_runner::tools::{Finished, arguments, glob, grep};
@@ -480,7 +481,9 @@ fn deep_and_cancelled_walks_end() {
     for path in [".", "f"] {
         let found = place.grep(json!({"pattern": "y", "path": path}));
         assert_eq!(found["truncated"], true);
-        assert!(found["note"].as_str().unwrap().contains("Cancelled"), "{found}");
+        let advice = if path == "f" { "a simpler pattern" } else { "a smaller path" };
+        let note = found["note"].as_str().unwrap();
+        assert!(note.contains("Cancelled") && note.contains(advice), "{found}");
     }
     remove_deep(&place.root());
 }

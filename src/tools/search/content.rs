@@ -2,6 +2,7 @@
 //! same ones each time, and no more work than they need.
 
 use super::preview;
+use super::regex::Regex;
 use super::source::{Stopped, Text};
 use crate::limits;
 use crate::text;
@@ -60,7 +61,7 @@ pub(in crate::tools) struct Outcome {
     pub(in crate::tools) binary: Sample,
     /// Files searched only up to a line too long.
     pub(in crate::tools) long: Sample,
-    /// Files that are not UTF-8, with [`Query::foreign`].
+    /// Files that are not UTF-8, where the pattern would tell their characters apart.
     pub(in crate::tools) foreign: Sample,
     /// Files that could not be read.
     pub(in crate::tools) unreadable: Sample,
@@ -70,13 +71,11 @@ pub(in crate::tools) struct Outcome {
 
 /// How to search.
 pub(in crate::tools) struct Query<'a> {
-    pub(in crate::tools) matcher: &'a RegexMatcher,
+    pub(in crate::tools) regex: &'a Regex,
     pub(in crate::tools) want: Want,
     pub(in crate::tools) context: usize,
     /// Results to find: lines, or files with the other wants.
     pub(in crate::tools) most: usize,
-    /// The pattern cannot be found in other encodings: say which files have one.
-    pub(in crate::tools) foreign: bool,
     pub(in crate::tools) stop: Stop<'a>,
 }
 
@@ -215,23 +214,19 @@ impl<'a> Worker<'a> {
             .binary_detection(BinaryDetection::none())
             .heap_limit(Some(limits::GREP_HEAP_MAX_BYTES))
             .build();
-        Self { query, searcher, head: vec![0; 64 * 1024], buffer: vec![0; 64 * 1024] }
+        // Read as shown, text may become three times as long.
+        let buffer = vec![0; if query.regex.beyond.any { 192 } else { 64 } * 1024];
+        Self { query, searcher, head: vec![0; 64 * 1024], buffer }
     }
 
     /// Searches a file for at most `most` results and returns what it found of them.
     fn search(&mut self, path: &[u8], file: File, most: usize, outcome: &mut Outcome) -> usize {
-        let mut collect = Collect {
-            matcher: self.query.matcher,
-            want: self.query.want,
-            most,
-            lines: Vec::new(),
-            matches: 0,
-            units: 0,
-        };
-        let ended = match Text::open(file, &mut self.head, &mut self.buffer, self.query.foreign, self.query.stop) {
+        let Regex { matcher, beyond } = self.query.regex;
+        let mut collect = Collect { matcher, want: self.query.want, most, lines: Vec::new(), matches: 0, units: 0 };
+        let ended = match Text::open(file, &mut self.head, &mut self.buffer, beyond.any, self.query.stop) {
             Ok(Some(mut text)) => {
-                let ended = self.searcher.search_reader(self.query.matcher, &mut text, &mut collect);
-                if text.foreign {
+                let ended = self.searcher.search_reader(matcher, &mut text, &mut collect);
+                if text.foreign && beyond.some {
                     outcome.foreign.add(path);
                 }
                 ended

@@ -4,6 +4,7 @@ pub(super) mod content;
 pub(super) mod note;
 pub(crate) mod pattern;
 pub(super) mod preview;
+pub(super) mod regex;
 mod source;
 
 use super::Finished;

@@ -3,26 +3,30 @@
 //! A pattern is only ever compared with paths the walk has found, so nothing in it can lead outside. Without a slash it
 //! matches a name at any depth; with one, the path from the search's directory or from the workspace.
 
+use super::note::shown;
 use crate::workspace::walk::{Choice, Select};
+use crate::workspace::{RelPath, Workspace};
 use globset::{GlobBuilder, GlobMatcher};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Said of a pattern that is [`Pattern::outside`].
-pub(crate) const OUTSIDE: &str = "The pattern has .. in it or names a place outside the workspace, where nothing is searched: give a directory of the workspace as path instead";
+const OUTSIDE: &str = "The pattern has .. in it or names a place outside the workspace, where nothing is searched: give a directory of the workspace as path instead";
 /// Said of one that names `.git`.
-pub(crate) const GIT: &str = ".git is not listed or searched unless it is given as path";
+const GIT: &str = ".git is not listed or searched unless it is given as path";
 
 /// A compiled pattern.
 #[derive(Debug)]
 pub(crate) struct Pattern {
     matchers: Vec<Matcher>,
     negated: bool,
+    /// As it was given.
+    raw: String,
     /// It can match nothing inside the workspace.
     pub(crate) outside: bool,
     /// It names `.git`, which is not listed.
-    pub(crate) git: bool,
+    git: bool,
 }
 
 #[derive(Debug)]
@@ -38,14 +42,14 @@ struct Matcher {
 impl Pattern {
     /// Compiles a pattern for a search in `base` (relative to the workspace, empty for all of it). `root` is the
     /// workspace's absolute path. A leading `!` turns a filter around where `negatable`.
-    pub(crate) fn new(raw: &str, base: &str, root: &Path, negatable: bool) -> Result<Self, String> {
-        let (negated, raw) = match raw.strip_prefix('!') {
+    pub(crate) fn new(given: &str, base: &str, root: &Path, negatable: bool) -> Result<Self, String> {
+        let (negated, raw) = match given.strip_prefix('!') {
             Some(rest) if negatable => (true, rest),
-            _ => (false, raw),
+            _ => (false, given),
         };
         let (absolute, inside) = relative(raw, root);
         let Some(pattern) = inside else {
-            return Ok(Self { matchers: Vec::new(), negated, outside: true, git: false });
+            return Ok(Self { matchers: Vec::new(), negated, raw: given.to_owned(), outside: true, git: false });
         };
         let pattern = match pattern.strip_suffix('/') {
             Some(directory) => format!("{directory}/**"),
@@ -67,7 +71,36 @@ impl Pattern {
         }
         // Paths that are listed have no such part, wherever it leads.
         let outside = parts.contains(&"..");
-        Ok(Self { matchers, negated, outside, git: parts.contains(&".git") })
+        Ok(Self { matchers, negated, raw: given.to_owned(), outside, git: parts.contains(&".git") })
+    }
+
+    /// What to tell of it, where `none` says that it selected no file in `base`.
+    pub(crate) fn advice(&self, none: bool, base: &RelPath, workspace: &Workspace) -> Option<String> {
+        if self.outside {
+            return Some(OUTSIDE.to_owned());
+        }
+        if !none || self.negated {
+            return None;
+        }
+        if self.git {
+            return Some(GIT.to_owned());
+        }
+        // Of the search's directory, or of the workspace.
+        let below = || workspace.path(base.as_path().join(&self.raw).to_str()?).ok();
+        let directory = |path: &RelPath| workspace.open_dir(path).is_ok();
+        let plain = workspace.path(&self.raw).ok();
+        if let Some(plain) = plain.filter(|plain| directory(plain) || below().is_some_and(|below| directory(&below))) {
+            let plain = shown(plain.as_path().as_os_str().as_bytes());
+            return Some(format!("{plain} is a directory; use {plain}/** for the files in it"));
+        }
+        if self.raw.starts_with('!') {
+            let advice = "There is no negation here, ! is a plain character: say what to find, or use find in bash";
+            return Some(advice.to_owned());
+        }
+        let several = self.raw.contains([',', ';', '|']) || self.raw.contains(" *");
+        (several && !self.raw.contains('{')).then(|| {
+            "No file matches this as one pattern: write several in braces, as in *.{rs,py} or {src,tests}/**".to_owned()
+        })
     }
 }
 
@@ -77,7 +110,7 @@ fn relative<'a>(raw: &'a str, root: &Path) -> (bool, Option<&'a str>) {
         return (false, Some(raw.trim_start_matches("./")));
     }
     let rest = root.to_str().and_then(|root| raw.strip_prefix(root.trim_end_matches('/')));
-    (true, rest.and_then(|rest| rest.strip_prefix('/')))
+    (true, rest.and_then(|rest| if rest.is_empty() { Some(rest) } else { rest.strip_prefix('/') }))
 }
 
 /// The pattern, and the same with its brackets, braces and backslashes as plain characters: names such as `[id].tsx` are

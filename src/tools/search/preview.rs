@@ -22,10 +22,11 @@ pub(super) fn line(bytes: &[u8], hit: Option<Range<usize>>) -> String {
     format!("{before}{}{after} [line of {} bytes cut]", visible(window), bytes.len())
 }
 
-/// Bytes as text: what is not UTF-8 becomes U+FFFD, control characters but tabs their pictures.
+/// Bytes as text: what is not UTF-8 becomes U+FFFD, ASCII's control characters but tabs their pictures. Those beyond ASCII are
+/// left as the other tools show them: U+FFFD would say that they are not UTF-8.
 fn visible(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
-    let unseen = |c: char| c.is_control() && c != '\t';
+    let unseen = |c: char| c.is_ascii_control() && c != '\t';
     match text.contains(unseen) {
         true => text.chars().map(|c| if unseen(c) { picture(c) } else { c }).collect(),
         false => text.into_owned(),
@@ -36,7 +37,7 @@ fn picture(c: char) -> char {
     match c {
         '\0'..='\u{1f}' => char::from_u32(0x2400 + u32::from(c)).unwrap_or('\u{fffd}'),
         '\u{7f}' => '\u{2421}',
-        _ => '\u{fffd}',
+        other => other,
     }
 }
 
@@ -49,7 +50,7 @@ mod tests {
     fn short_lines_are_whole_and_clean() {
         assert_eq!(line(b"a\tb\n", None), "a\tb");
         assert_eq!(line(b"a\0\x1b[31m\xff\x7f\r", None), "a\u{2400}\u{241b}[31m\u{fffd}\u{2421}\u{240d}");
-        assert_eq!(line("é\u{85}".as_bytes(), None), "é\u{fffd}");
+        assert_eq!(line("é\u{85}\u{9b}m".as_bytes(), None), "é\u{85}\u{9b}m");
     }
 
     proptest! {

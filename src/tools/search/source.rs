@@ -1,9 +1,10 @@
 //! A file as the searcher reads it: as text, with LF for CRLF. The matcher could be told of CRLF instead, but then it takes
-//! a lone CR for the end of a line too.
+//! a lone CR for the end of a line too. What is not UTF-8 can be read as it is shown, so that `.` matches it.
 
 use crate::workspace::walk::Stop;
 use crate::{limits, text};
 use encoding_rs_io::DecodeReaderBytes;
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Read};
 
@@ -18,11 +19,12 @@ pub(super) struct Text<'a> {
     buffer: &'a mut [u8],
     start: usize,
     end: usize,
-    /// A CR whose next byte is still to be read.
-    held: bool,
-    /// Some of it is not UTF-8. Known only if `watched`, since looking takes its time.
+    /// What the next bytes decide on: a CR, or the beginning of a character.
+    held: Vec<u8>,
+    /// Some of it is not UTF-8. Known only if it is read as shown.
     pub(super) foreign: bool,
-    watched: bool,
+    /// With U+FFFD for what is not UTF-8. Looking for that takes its time.
+    as_shown: bool,
     stop: Stop<'a>,
 }
 
@@ -32,7 +34,7 @@ impl<'a> Text<'a> {
         mut file: File,
         head: &'a mut [u8],
         buffer: &'a mut [u8],
-        watched: bool,
+        as_shown: bool,
         stop: Stop<'a>,
     ) -> io::Result<Option<Self>> {
         let read = file.read(head)?;
@@ -43,7 +45,7 @@ impl<'a> Text<'a> {
         }
         let all = head.chain(file);
         let decoded: Box<dyn Read + 'a> = if utf16 { Box::new(DecodeReaderBytes::new(all)) } else { Box::new(all) };
-        Ok(Some(Self { decoded, buffer, start: 0, end: 0, held: false, foreign: false, watched, stop }))
+        Ok(Some(Self { decoded, buffer, start: 0, end: 0, held: Vec::new(), foreign: false, as_shown, stop }))
     }
 
     /// Reads on until there is something to give, or the end.
@@ -53,19 +55,47 @@ impl<'a> Text<'a> {
             if self.stop.now() {
                 return Err(io::Error::other(Stopped));
             }
-            let held = usize::from(self.held);
-            self.buffer[..held].fill(b'\r');
-            let read = self.decoded.read(&mut self.buffer[held..])?;
-            let all = &mut self.buffer[..held + read];
-            self.foreign |= self.watched && is_foreign(all);
-            self.held = read > 0 && all.ends_with(b"\r");
-            let known = all.len() - usize::from(self.held);
-            self.end = lf_only(&mut all[..known]);
+            let held = self.held.len();
+            self.buffer[..held].copy_from_slice(&self.held);
+            // U+FFFD has three bytes, and may stand for one.
+            let room = if self.as_shown { self.buffer.len() / 3 } else { self.buffer.len() };
+            let read = self.decoded.read(&mut self.buffer[held..room])?;
+            let all = &self.buffer[..held + read];
+            let known = if read == 0 { all.len() } else { self.decided(all) };
+            self.held = all[known..].to_vec();
+            let known = if self.as_shown { self.replace(known) } else { known };
+            self.end = lf_only(&mut self.buffer[..known]);
             if read == 0 {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// How much of this does not depend on what follows.
+    fn decided(&self, bytes: &[u8]) -> usize {
+        match bytes.strip_suffix(b"\r") {
+            Some(before) => before.len(),
+            None if self.as_shown => text::whole_end(bytes),
+            None => bytes.len(),
+        }
+    }
+
+    /// Puts U+FFFD in the place of what is not UTF-8; returns the new length.
+    fn replace(&mut self, length: usize) -> usize {
+        let bytes = &self.buffer[..length];
+        // Asked first since it is many times faster.
+        if std::str::from_utf8(bytes).is_ok() {
+            return length;
+        }
+        match String::from_utf8_lossy(bytes) {
+            Cow::Borrowed(_) => length,
+            Cow::Owned(text) => {
+                self.foreign = true;
+                self.buffer[..text.len()].copy_from_slice(text.as_bytes());
+                text.len()
+            }
+        }
     }
 }
 
@@ -79,12 +109,6 @@ impl Read for Text<'_> {
         self.start += count;
         Ok(count)
     }
-}
-
-/// Is this part of a text not UTF-8, whatever its edges cut?
-fn is_foreign(part: &[u8]) -> bool {
-    let cut = part.iter().take(3).take_while(|&&byte| byte & 0xC0 == 0x80).count();
-    std::str::from_utf8(&part[cut..]).is_err_and(|error| error.error_len().is_some())
 }
 
 /// Takes the CR out of each CRLF; returns the new length.
@@ -106,43 +130,38 @@ fn lf_only(bytes: &mut [u8]) -> usize {
 mod tests {
     use super::*;
 
-    #[test]
-    fn only_the_cr_of_a_crlf_goes() {
-        for (raw, wanted) in [
-            ("", ""),
-            ("\r\n", "\n"),
-            ("\r\r\n\n\r", "\r\n\n\r"),
-            ("a\r\nb\rc\r\n\r\nd", "a\nb\rc\n\nd"),
-            ("\n\r", "\n\r"),
-            ("é\r\n😀€\r", "é\n😀€\r"),
-        ] {
-            for size in 2..8 {
-                let (mut buffer, cancel) = (vec![0; size], tokio_util::sync::CancellationToken::new());
-                let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
-                let stop = Stop { cancel: &cancel, deadline };
-                let decoded: Box<dyn Read> = Box::new(raw.as_bytes());
-                let mut text = Text {
-                    decoded,
-                    buffer: &mut buffer,
-                    start: 0,
-                    end: 0,
-                    held: false,
-                    foreign: false,
-                    watched: true,
-                    stop,
-                };
-                let mut read = String::new();
-                text.read_to_string(&mut read).unwrap();
-                assert_eq!((read.as_str(), text.foreign), (wanted, false), "{raw:?} by {size}");
-            }
-        }
+    fn text<'a>(raw: &'a [u8], buffer: &'a mut [u8], as_shown: bool, stop: Stop<'a>) -> Text<'a> {
+        let held = Vec::new();
+        Text { decoded: Box::new(raw), buffer, start: 0, end: 0, held, foreign: false, as_shown, stop }
     }
 
     #[test]
-    fn other_encodings_are_told() {
-        assert!([&b"caf\xe9"[..], b"caf\xe9 au lait", b"\x93\xfa\x96{"].map(is_foreign) == [false, true, true]);
-        assert!(
-            ["é", "日本", "plain"].iter().all(|text| (0..text.len()).all(|at| !is_foreign(&text.as_bytes()[at..])))
-        );
+    fn only_the_cr_of_a_crlf_goes_and_what_is_not_utf8_is_read_as_shown() {
+        let cancel = tokio_util::sync::CancellationToken::new();
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        let stop = Stop { cancel: &cancel, deadline };
+        for (raw, wanted) in [
+            (&b""[..], &b""[..]),
+            (b"\r\n", b"\n"),
+            (b"\r\r\n\n\r", b"\r\n\n\r"),
+            (b"a\r\nb\rc\r\n\r\nd", b"a\nb\rc\n\nd"),
+            (b"\n\r", b"\n\r"),
+            ("é\r\n😀€\r".as_bytes(), "é\n😀€\r".as_bytes()),
+            (b"caf\xe9", b"caf\xe9"),
+            (b"caf\xe9\r\nau lait\xf0\x9f\r\n\xf0\x9f\x98", b"caf\xe9\nau lait\xf0\x9f\n\xf0\x9f\x98"),
+            (b"\x93\xfa\x96{\x80\x80\x80\x80\xed\xa0\x80", b"\x93\xfa\x96{\x80\x80\x80\x80\xed\xa0\x80"),
+        ] {
+            let shown = String::from_utf8_lossy(wanted);
+            for size in 12..40 {
+                let (mut buffer, mut read) = (vec![0; size], Vec::new());
+                text(raw, &mut buffer[..size / 6], false, stop).read_to_end(&mut read).unwrap();
+                assert_eq!(read, wanted, "{raw:?} by {size}");
+                read.clear();
+                let mut text = text(raw, &mut buffer, true, stop);
+                text.read_to_end(&mut read).unwrap();
+                assert_eq!(String::from_utf8(read).unwrap(), shown, "{raw:?} by {size}");
+                assert_eq!(text.foreign, shown.as_bytes() != wanted);
+            }
+        }
     }
 }

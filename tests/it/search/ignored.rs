@@ -144,3 +144,38 @@ fn a_rule_that_is_cut_hides_nothing() {
     place.write(".gitignore", format!("{before}/*.log\n").as_bytes());
     assert_eq!(place.files("**"), [".gitignore", "seen"]);
 }
+
+#[test]
+fn large_files_of_rules_count_whole_or_it_is_said() {
+    // Long ones, since a debug build takes its time for many.
+    let wild = |count: usize| format!("*{}\n", "x".repeat(999)).repeat(count);
+    let plain = |count: usize| (0..count).map(|at| format!("gen/f{at}.o\n")).collect::<String>();
+    for (name, rules, whole) in [
+        ("a comment", format!("#{}\n", "x".repeat(70_000)), true),
+        ("plain rules", plain(6000), true),
+        ("patterns", wild(60), true),
+        ("too many rules", "x\n".repeat(ax_runner::limits::GITIGNORE_MAX_RULES), false),
+        ("too many patterns", wild(70), false),
+        ("too many bytes", format!("#{}\n", "x".repeat(1 << 20)), false),
+    ] {
+        // The first rules count in any case.
+        let place = Place::new(&[("d/first", ""), ("d/last", ""), ("d/sub/seen", "")]);
+        place.write("d/.gitignore", format!("first\n{rules}last").as_bytes());
+        for path in if whole { [".", "d"] } else { [".", "d/sub"] } {
+            let found = place.glob(json!({"pattern": "**", "path": path}));
+            let (files, note) = (found["files"].to_string(), found["note"].to_string());
+            assert!(files.contains("seen") && !files.contains("first"), "{name}: {found}");
+            assert!(path == "d/sub" || files.contains("last") != whole, "{name}: {found}");
+            let told = note.contains("1 .gitignore file is too large or could not be read: not all of its rules count");
+            assert_eq!(told && note.contains("(d/.gitignore)"), !whole, "{name} in {path}: {found}");
+        }
+    }
+    // What one level uses up the next does not have.
+    let place = Place::new(&[]);
+    for path in ["", "d/", "d/e/"] {
+        place.write(format!("{path}.gitignore"), format!("{}last\n", wild(25)).as_bytes());
+        place.write(format!("{path}last"), b"");
+    }
+    let found = place.glob(json!({"pattern": "**/last"}));
+    assert!(found["note"].to_string().contains("(d/e/.gitignore)"), "{found}");
+}
