@@ -441,7 +441,7 @@ fn f10_to_f14_an_edit_changes_what_it_names() {
         (b"caf\xe9 x\ncaf\xe9 y\n", "caf\u{fffd} x", "z", None),
         (b"a.*(b)[c]\\d+^$\nab\n", "a.*(b)[c]\\d+^$", "z", Some(b"z\nab\n")),
         (b"same\nx\nsame\n", "same", "y", None),
-        (b"aaa\n", "aa", "b", Some(b"ba\n")),
+        (b"aaa\n", "aa", "b", None),
         (b"alpha   beta\nalpha\tbeta\n", "alpha beta", "x", None),
         (b"  if x:\n    y\n", "if x:\n  y", "z", None),
         (b"", "x", "y", None),
@@ -542,11 +542,11 @@ fn f16_a_failed_write_leaves_the_old_file() {
     let big = "0123456789abcdef".repeat(30_000);
     let calls = [
         bash(
-            "head -c 600000 /dev/zero | tr '\\0' o > small/f; head -c 600000 /dev/zero | tr '\\0' o > capped; md5sum < small/f; df -k small | tail -1",
+            "(printf H; head -c 599999 /dev/zero | tr '\\0' o) > small/f; head -c 600000 /dev/zero | tr '\\0' o > capped; md5sum < small/f; df -k small | tail -1",
         ),
         write("small/f", &big),
-        edit("small/f", &"o".repeat(400_000), &big),
-        bash("ls -A small; tr -d o < small/f | wc -c; wc -c < small/f"),
+        edit("small/f", &format!("H{}", "o".repeat(399_999)), &big),
+        bash("ls -A small; tr -d Ho < small/f | wc -c; wc -c < small/f"),
         bash("rm small/f; df -k small | tail -1 | awk '{print $3}'"),
         write("small/g", "fits"),
         write("ro/f", "x"),
