@@ -5,6 +5,7 @@
 
 use super::tunnel::{self, End};
 use crate::limits;
+use nix::errno::Errno;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -47,6 +48,8 @@ pub struct Counters {
     pub open: u64,
     /// Answered with an error because the host's side was not there.
     pub host_absent: u64,
+    /// Answered with an error because the runner had no descriptor or memory left.
+    pub exhausted: u64,
     /// Answered with an error because too many were open.
     pub refused: u64,
     /// Ended because no byte moved.
@@ -64,6 +67,7 @@ pub(super) struct Tally {
     opened: AtomicU64,
     open: AtomicU64,
     host_absent: AtomicU64,
+    exhausted: AtomicU64,
     refused: AtomicU64,
     idled: AtomicU64,
     broken: AtomicU64,
@@ -118,6 +122,7 @@ impl Bridge {
             opened: get(&tally.opened),
             open: get(&tally.open),
             host_absent: get(&tally.host_absent),
+            exhausted: get(&tally.exhausted),
             refused: get(&tally.refused),
             idled: get(&tally.idled),
             broken: get(&tally.broken),
@@ -128,12 +133,13 @@ impl Bridge {
 
     /// One line of the counters, for the end of a turn.
     pub fn log(&self) {
-        let Counters { opened, open, host_absent, refused, idled, broken, sent, received } = self.counters();
+        let Counters { opened, open, host_absent, exhausted, refused, idled, broken, sent, received } = self.counters();
         tracing::info!(
             component = "web-proxy",
             opened,
             open,
             host_absent,
+            exhausted,
             refused,
             idled,
             broken,
@@ -192,6 +198,11 @@ async fn serve(client: TcpStream, shared: &Shared) {
     };
     let host = match dial(&shared.socket).await {
         Ok(host) => host,
+        Err(error) if is_lack(&error) => {
+            count(&tally.exhausted);
+            let text = format!("the runner has no means left for another connection ({error}); close some");
+            return refuse(client, "503 No Means For Another Connection", &text).await;
+        }
         Err(error) => {
             count(&tally.host_absent);
             tracing::debug!(component = "web-proxy", error = %error, "web_proxy_host_absent");
@@ -223,6 +234,12 @@ impl Drop for Open<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// A lack of our own, which says nothing about the host.
+fn is_lack(error: &io::Error) -> bool {
+    let lacks = [Errno::EMFILE, Errno::ENFILE, Errno::ENOMEM, Errno::ENOBUFS];
+    error.raw_os_error().is_some_and(|code| lacks.contains(&Errno::from_raw(code)))
 }
 
 /// Connects to the host's proxy. A full queue there is not an absent host: it is asked again until the deadline.

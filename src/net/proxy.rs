@@ -6,8 +6,9 @@
 /// requests 2.34, httpx 0.24 to 0.28, aiohttp 3.14, pip 21.3 to 26.0, axios 1, Go 1.19, Ruby 3.1 and Node's fetch before 24, which
 /// knows no proxy. To the first two only: urllib, httpx 0.23 and undici, which look for `[::1]` with its brackets. That
 /// spelling, and `::1/128`, are not here since httpx then fails for *every* address. The network in CIDR form adds the rest of
-/// 127/8 in curl, git, requests and Go, and is passed over by the others.
-pub const NO_PROXY: &str = "localhost,127.0.0.1,127.0.0.0/8,::1";
+/// 127/8 in curl, git, requests and Go, and is passed over by the others. `0.0.0.0` is what a server prints that listens
+/// everywhere; none of the clients named stumbles over it.
+pub const NO_PROXY: &str = "localhost,127.0.0.1,127.0.0.0/8,::1,0.0.0.0";
 
 /// Chooses in the order of PROTOCOL §11.1: the bridge, `AX_WEB_PROXY_URL` (which the payload's `webProxyUrl` only
 /// fills when it is unset), `AX_PROXY_LISTEN_PORT`. Also returns what was wrong with the values passed over; the texts hold

@@ -103,3 +103,31 @@ async fn a_host_that_drops_everything_breaks_no_later_tunnel() {
     timeout(LONG, old.read_exact(&mut back)).await.expect("hangs").unwrap();
     assert_eq!(&back, b"cd");
 }
+
+/// In a process of its own, whose limit it lowers.
+#[test]
+fn a_lack_of_descriptors_is_not_an_absent_host() {
+    let output = own_test("net::rude::a_lack_in_a_quiet_process");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+#[tokio::test]
+#[ignore = "started by a_lack_of_descriptors_is_not_an_absent_host"]
+async fn a_lack_in_a_quiet_process() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let directory = tempfile::tempdir().unwrap();
+    let bridge = Bridge::start(host(&directory, |_| async {})).unwrap();
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, descriptors() as u64 + 16, hard).unwrap();
+    let mut held = Vec::new();
+    while let Ok(file) = std::fs::File::open("/dev/null") {
+        held.push(file);
+    }
+    // One for the client and one for the bridge's end of it.
+    held.truncate(held.len() - 2);
+    let mut stream = client(&bridge).await;
+    stream.write_all(b"CONNECT a.test:443 HTTP/1.1\r\n\r\n").await.unwrap();
+    let answer = String::from_utf8(read_all(&mut stream).await.unwrap()).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("the runner has no means left"), "{answer}");
+    assert_eq!((bridge.counters().exhausted, bridge.counters().host_absent), (1, 0));
+}
