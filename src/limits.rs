@@ -315,6 +315,9 @@ pub const BLOCKING_THREADS: usize = 16;
 pub const DESCRIPTORS_MIN: usize = 24;
 /// A limit from which on that is not looked at.
 pub const DESCRIPTORS_PLENTY: u64 = 256;
+/// The runner raises its own limit of descriptors to this at most: all tunnels and some hundred commands at once need a tenth
+/// of it. Under the usual 1,024, or 256, they would take the descriptors that the next command needs.
+pub const DESCRIPTORS_MAX: u64 = 65_536;
 /// Idle time after which such a thread ends. Long: a thread once made still works when commands have filled the container's
 /// process limit and no new one can be had.
 pub const BLOCKING_THREAD_IDLE: Duration = Duration::from_secs(3600);

@@ -35,7 +35,7 @@ mod tree;
 #[cfg(target_os = "linux")]
 mod watch;
 
-pub use basics::{need_descriptors, replace};
+pub use basics::{need_descriptors, raise_descriptors, replace, with_given_descriptors};
 pub use blocking::{BlockingError, blocking, keep_thread};
 pub use environment::{ChildEnv, RefusedName};
 pub use stdin::{StdinError, read_stdin};

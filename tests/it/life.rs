@@ -409,6 +409,25 @@ fn a_start_without_descriptors_says_so() {
     }
 }
 
+/// The runner takes what the hard limit allows it; a command has what the container was given.
+#[test]
+fn the_soft_limit_of_descriptors_is_for_commands() {
+    let runner = "read -r line </proc/$PPID/stat; line=${line##*) }; set -- $line; grep 'open files' /proc/$2/limits";
+    let bash = json!([{"name": "bash", "args": {"command": format!("ulimit -Sn; ulimit -Hn; {runner}")}}]);
+    for transport in TRANSPORTS {
+        let host = FakeHost::builder(transport, Script::json(json!([{"tools": bash}, {"text": "done"}]))).start();
+        let mut payload = host.payload("go");
+        payload["singleTurn"] = json!(true);
+        let script = "ulimit -Sn 20; ulimit -Hn 600; exec \"$0\" \"$@\"";
+        let limited = host.runner("/bin/bash").arguments(["-c", script, RUNNER, "/opt/ax/dist/agent/runner.js"]);
+        let output = limited.payload(&payload).deadline(LIMIT).run();
+        let at = format!("{transport:?}: {output:?}");
+        assert_eq!(host.answer().unwrap_or_else(|| output.text()), "done", "{at}");
+        let told = crate::support::result(&host).replace("\\n", " ").split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(told.contains("\"20 600 Max open files 600 600 files"), "{told} {at}");
+    }
+}
+
 #[test]
 fn the_answer_comes_though_commands_fill_the_process_limit() {
     let test = "the_answer_comes_though_commands_fill_the_process_limit";
