@@ -224,6 +224,9 @@ pub const SUMMARY_MAX_UNITS: usize = 40_000;
 pub const BASH_TIMEOUT_DEFAULT: Duration = Duration::from_secs(120);
 /// Largest time limit a command may name.
 pub const BASH_TIMEOUT_MAX: Duration = Duration::from_secs(600);
+/// Pause before a command is tried again for which there was no process: those that are just ending may make room, and then
+/// nobody's have to be ended for it.
+pub const ROOM_PAUSE: Duration = Duration::from_millis(200);
 /// Time between the polite and the final signal when a command is ended.
 pub const KILL_GRACE: Duration = Duration::from_millis(500);
 /// Time in which every descendant of an ended command must be gone; then the call returns and says what is left.

@@ -20,6 +20,8 @@ mod keeper;
 mod keeper_child;
 #[cfg(target_os = "linux")]
 mod known;
+#[cfg(target_os = "linux")]
+mod lack;
 #[cfg(all(target_os = "linux", target_feature = "crt-static"))]
 mod no_resolver;
 #[cfg(target_os = "linux")]
@@ -30,6 +32,8 @@ mod script;
 mod shell;
 #[cfg(target_os = "linux")]
 pub mod signals;
+#[cfg(target_os = "linux")]
+mod start_error;
 #[cfg(target_os = "linux")]
 mod tree;
 #[cfg(target_os = "linux")]
@@ -46,7 +50,9 @@ pub use harden::{HardenError, close_inherited, harden, hear_children};
 #[cfg(target_os = "linux")]
 pub use known::{Known, adopt_orphans};
 #[cfg(target_os = "linux")]
-pub use shell::{End, Ended, Shell, StartError};
+pub use shell::{End, Ended, Shell};
+#[cfg(target_os = "linux")]
+pub use start_error::StartError;
 #[cfg(target_os = "linux")]
 pub use tree::is_foreign;
 #[cfg(target_os = "linux")]

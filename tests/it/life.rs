@@ -437,10 +437,16 @@ fn the_answer_comes_though_commands_fill_the_process_limit() {
     if !nix::unistd::geteuid().is_root() {
         return crate::support::skip(test, "the limit counts all processes of a user, so it needs a user of its own");
     }
-    let fill = json!({"name": "bash", "args": {"command": "python3 fill.py"}});
-    let host = FakeHost::socket(Script::json(json!([{"tools": [fill]}, {"text": "done"}]))).start();
+    let bash = |command| json!([{"name": "bash", "args": {"command": command}}]);
+    let rounds = json!([{"tools": bash("python3 fill.py")}, {"tools": bash("echo back")}, {"text": "done"}]);
+    let host = FakeHost::socket(Script::json(rounds)).start();
     std::fs::write(host.workspace().join("fill.py"), FILL).unwrap();
     let limited = host.runner("prlimit").arguments(["--nproc=40", RUNNER, "/opt/ax/dist/agent/runner.js"]);
     let output = limited.user(crate::support::lone_user()).payload(&host.payload("go")).deadline(LIMIT).run();
     assert_eq!((output.text().as_str(), output.code), ("done", Some(0)), "{}", output.stderr);
+    // Nobody but the runner could end them: there is no command to do it with.
+    let told: Vec<String> = crate::support::results(&host).into_values().collect();
+    let after = told.iter().find(|text| text.contains("back")).unwrap_or_else(|| panic!("{told:?}"));
+    assert!(after.contains("the limit of processes was reached: "), "{told:?}");
+    assert!(output.stderr.contains("background_ended_for_room"), "{}", output.stderr);
 }
