@@ -311,8 +311,12 @@ pub const WORKSPACE_POLL: Duration = Duration::from_millis(200);
 /// Signals to stop that are not obeyed since a command sent them. A mistaken `pkill` sends one or two; in a flood the host's
 /// own could be lost, so from then on each is obeyed.
 pub const SIGNALS_REFUSED_MAX: usize = 16;
+/// Longest wait for room on stdout before a signal to stop is looked for, where the event loop itself writes.
+pub const STDOUT_POLL: Duration = Duration::from_millis(50);
 /// Threads for file work, none of which waits for a command: enough to keep a disk busy, few enough for a small container.
 pub const BLOCKING_THREADS: usize = 16;
+/// Looks for whether the kernel has forgotten a thread that was started on trial; a loaded machine needs a few.
+pub const BLOCKING_TRIAL_LOOKS: usize = 1000;
 /// Descriptors that must be free at the start: enough for the runtime, the link and one command. With fewer the first of
 /// them to be missing would decide how the process fails.
 pub const DESCRIPTORS_MIN: usize = 24;

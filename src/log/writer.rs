@@ -7,6 +7,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
+use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
@@ -37,15 +38,19 @@ fn queue() -> Option<&'static NonBlocking> {
         return Some(queue);
     }
     std::thread::Builder::new().spawn(|| {}).ok()?.join().ok()?;
-    Some(QUEUE.get_or_init(|| {
-        let (queue, guard) = NonBlockingBuilder::default()
-            .lossy(true)
-            .buffered_lines_limit(limits::LOG_QUEUE_LINES)
-            .thread_name("log")
-            .finish(Places::open());
-        *GUARD.lock().unwrap_or_else(PoisonError::into_inner) = Some(guard);
-        queue
-    }))
+    // In between somebody else may have taken that thread's place.
+    let started = catch_unwind(|| {
+        QUEUE.get_or_init(|| {
+            let (queue, guard) = NonBlockingBuilder::default()
+                .lossy(true)
+                .buffered_lines_limit(limits::LOG_QUEUE_LINES)
+                .thread_name("log")
+                .finish(Places::open());
+            *GUARD.lock().unwrap_or_else(PoisonError::into_inner) = Some(guard);
+            queue
+        })
+    });
+    started.ok()
 }
 
 /// Waits, bounded, until what was logged is written. Lines after it may be lost.

@@ -40,10 +40,10 @@ mod tree;
 mod watch;
 
 pub use basics::{need_descriptors, raise_descriptors, replace, with_given_descriptors};
-pub use blocking::{BlockingError, blocking, keep_thread};
+pub use blocking::{WorkFailed, blocking, keep_thread};
 pub use environment::{ChildEnv, RefusedName};
 pub use stdin::{StdinError, read_stdin};
-pub use stdout::{stdout_open, write_stdout};
+pub use stdout::{stdout_open, write_stdout, write_stdout_here};
 
 #[cfg(target_os = "linux")]
 pub use harden::{HardenError, close_inherited, harden, hear_children};
@@ -59,3 +59,11 @@ pub use tree::is_foreign;
 pub use watch::end_everything;
 
 pub mod privileges;
+
+/// Has a signal to stop come, told or not yet?
+pub fn stopping() -> bool {
+    #[cfg(target_os = "linux")]
+    return signals::stopped_by().is_some();
+    #[cfg(not(target_os = "linux"))]
+    return false;
+}

@@ -119,7 +119,7 @@ mod tests {
             for size in 2..8 {
                 let (mut buffer, cancel) = (vec![0; size], tokio_util::sync::CancellationToken::new());
                 let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
-                let stop = Stop { cancel: &cancel, deadline };
+                let stop = Stop { cancel: &cancel, deadline, ending: || false };
                 let decoded: Box<dyn Read> = Box::new(raw.as_bytes());
                 let mut text = Text {
                     decoded,
