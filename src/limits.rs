@@ -316,7 +316,7 @@ pub const STDOUT_POLL: Duration = Duration::from_millis(50);
 /// Threads for file work, none of which waits for a command: enough to keep a disk busy, few enough for a small container.
 pub const BLOCKING_THREADS: usize = 16;
 /// Looks for whether the kernel has forgotten a thread that was started on trial; a loaded machine needs a few.
-pub const BLOCKING_TRIAL_LOOKS: usize = 1000;
+pub const THREAD_TRIAL_LOOKS: usize = 1000;
 /// Descriptors that must be free at the start: enough for the runtime, the link and one command. With fewer the first of
 /// them to be missing would decide how the process fails.
 pub const DESCRIPTORS_MIN: usize = 24;

@@ -37,8 +37,8 @@ fn queue() -> Option<&'static NonBlocking> {
     if let Some(queue) = QUEUE.get() {
         return Some(queue);
     }
-    std::thread::Builder::new().spawn(|| {}).ok()?.join().ok()?;
-    // In between somebody else may have taken that thread's place.
+    spare_thread()?;
+    // In between another process may have taken its place.
     let started = catch_unwind(|| {
         QUEUE.get_or_init(|| {
             let (queue, guard) = NonBlockingBuilder::default()
@@ -51,6 +51,18 @@ fn queue() -> Option<&'static NonBlocking> {
         })
     });
     started.ok()
+}
+
+/// Tries whether a thread can be had, and waits until the kernel has forgotten it: only then is its place free again.
+fn spare_thread() -> Option<()> {
+    let trial = std::thread::Builder::new().spawn(|| std::fs::read_link("/proc/thread-self")).ok()?;
+    let Ok(entry) = trial.join().ok()? else { return Some(()) };
+    let entry = Path::new("/proc").join(entry);
+    let forgotten = |_| {
+        std::thread::yield_now();
+        !entry.exists()
+    };
+    (0..limits::THREAD_TRIAL_LOOKS).any(forgotten).then_some(())
 }
 
 /// Waits, bounded, until what was logged is written. Lines after it may be lost.

@@ -36,7 +36,7 @@ fn first_thread() -> io::Result<()> {
     let entry = trial.join().map_err(|_| io::Error::other("the first thread failed"))?;
     // Its place is free when the kernel has forgotten it, a moment after the join.
     if let Ok(entry) = entry.map(|entry| Path::new("/proc").join(entry)) {
-        let forgotten = (0..limits::BLOCKING_TRIAL_LOOKS).any(|_| {
+        let forgotten = (0..limits::THREAD_TRIAL_LOOKS).any(|_| {
             std::thread::yield_now();
             !entry.exists()
         });

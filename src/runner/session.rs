@@ -282,7 +282,7 @@ fn shell(config: &Config) -> Result<Shell, Fatal> {
     if config.unix_sockets == Setting::Guard {
         // Asked for by name: without it nothing runs.
         shell.seclusion().map_err(|error| match error {
-            StartError::Resources { .. } => Fatal::Resources(error.to_string()),
+            StartError::Resources { error, .. } => Fatal::Resources(error.to_string()),
             StartError::Unguarded(reason) => Fatal::UnixSockets(reason),
             other => Fatal::UnixSockets(other.to_string()),
         })?;

@@ -197,6 +197,8 @@ fn what_is_left_running_makes_room_for_the_next_command() {
         for room in [0, 1] {
             let (three, many) = fill(3);
             session.bash(&three).await;
+            // The keepers of those two, and none that is still ending.
+            until("keepers do not end", || children(|_| true) == 2).await;
             limit(used() + room);
             let both = tokio::join!(session.bash("echo back"), session.bash("echo back"));
             limit(soft);
