@@ -224,6 +224,9 @@ pub const SUMMARY_MAX_UNITS: usize = 40_000;
 pub const BASH_TIMEOUT_DEFAULT: Duration = Duration::from_secs(120);
 /// Largest time limit a command may name.
 pub const BASH_TIMEOUT_MAX: Duration = Duration::from_secs(600);
+/// Pause before a command is tried again for which there was no process: those that are just ending may make room, and then
+/// nobody's have to be ended for it.
+pub const ROOM_PAUSE: Duration = Duration::from_millis(200);
 /// Time between the polite and the final signal when a command is ended.
 pub const KILL_GRACE: Duration = Duration::from_millis(500);
 /// Time in which every descendant of an ended command must be gone; then the call returns and says what is left.
@@ -308,13 +311,20 @@ pub const WORKSPACE_POLL: Duration = Duration::from_millis(200);
 /// Signals to stop that are not obeyed since a command sent them. A mistaken `pkill` sends one or two; in a flood the host's
 /// own could be lost, so from then on each is obeyed.
 pub const SIGNALS_REFUSED_MAX: usize = 16;
+/// Longest wait for room on stdout before a signal to stop is looked for, where the event loop itself writes.
+pub const STDOUT_POLL: Duration = Duration::from_millis(50);
 /// Threads for file work, none of which waits for a command: enough to keep a disk busy, few enough for a small container.
 pub const BLOCKING_THREADS: usize = 16;
+/// Looks for whether the kernel has forgotten a thread that was started on trial; a loaded machine needs a few.
+pub const THREAD_TRIAL_LOOKS: usize = 1000;
 /// Descriptors that must be free at the start: enough for the runtime, the link and one command. With fewer the first of
 /// them to be missing would decide how the process fails.
 pub const DESCRIPTORS_MIN: usize = 24;
 /// A limit from which on that is not looked at.
 pub const DESCRIPTORS_PLENTY: u64 = 256;
+/// The runner raises its own limit of descriptors to this at most: all tunnels and some hundred commands at once need a tenth
+/// of it. Under the usual 1,024, or 256, they would take the descriptors that the next command needs.
+pub const DESCRIPTORS_MAX: u64 = 65_536;
 /// Idle time after which such a thread ends. Long: a thread once made still works when commands have filled the container's
 /// process limit and no new one can be had.
 pub const BLOCKING_THREAD_IDLE: Duration = Duration::from_secs(3600);

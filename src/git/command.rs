@@ -223,6 +223,7 @@ impl Git {
         let mut command = self.command(arguments, input.is_some());
         // It needs none, and whatever the agent might make it run after all shall have no more than a command has.
         guard::without_unix_sockets(&mut command);
+        os::with_given_descriptors(&mut command);
         let (mut child, _known) = Known::start(|| {
             let child = command.spawn()?;
             let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).unwrap_or(0);

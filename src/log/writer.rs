@@ -7,6 +7,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
+use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
@@ -36,16 +37,32 @@ fn queue() -> Option<&'static NonBlocking> {
     if let Some(queue) = QUEUE.get() {
         return Some(queue);
     }
-    std::thread::Builder::new().spawn(|| {}).ok()?.join().ok()?;
-    Some(QUEUE.get_or_init(|| {
-        let (queue, guard) = NonBlockingBuilder::default()
-            .lossy(true)
-            .buffered_lines_limit(limits::LOG_QUEUE_LINES)
-            .thread_name("log")
-            .finish(Places::open());
-        *GUARD.lock().unwrap_or_else(PoisonError::into_inner) = Some(guard);
-        queue
-    }))
+    spare_thread()?;
+    // In between another process may have taken its place.
+    let started = catch_unwind(|| {
+        QUEUE.get_or_init(|| {
+            let (queue, guard) = NonBlockingBuilder::default()
+                .lossy(true)
+                .buffered_lines_limit(limits::LOG_QUEUE_LINES)
+                .thread_name("log")
+                .finish(Places::open());
+            *GUARD.lock().unwrap_or_else(PoisonError::into_inner) = Some(guard);
+            queue
+        })
+    });
+    started.ok()
+}
+
+/// Tries whether a thread can be had, and waits until the kernel has forgotten it: only then is its place free again.
+fn spare_thread() -> Option<()> {
+    let trial = std::thread::Builder::new().spawn(|| std::fs::read_link("/proc/thread-self")).ok()?;
+    let Ok(entry) = trial.join().ok()? else { return Some(()) };
+    let entry = Path::new("/proc").join(entry);
+    let forgotten = |_| {
+        std::thread::yield_now();
+        !entry.exists()
+    };
+    (0..limits::THREAD_TRIAL_LOOKS).any(forgotten).then_some(())
 }
 
 /// Waits, bounded, until what was logged is written. Lines after it may be lost.

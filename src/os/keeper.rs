@@ -17,6 +17,7 @@
 use super::guard::ChildFilter;
 use super::keeper_child::{self, Plan};
 use super::known::Known;
+use super::lack::is_lack;
 use super::tree;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
@@ -104,7 +105,10 @@ pub(super) fn start(
     filter: &ChildFilter,
 ) -> Result<Started, StartFailure> {
     let directory = open(workspace, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
-        .map_err(|errno| StartFailure::Workspace(errno.into()))?;
+        .map_err(io::Error::from)
+        .map_err(
+            |error| if is_lack(&error) { StartFailure::Resources(error) } else { StartFailure::Workspace(error) },
+        )?;
     let null = open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty()).map_err(resources)?;
     let (status, status_keeper) = pipe2(OFlag::O_CLOEXEC).map_err(resources)?;
     let (control_keeper, control) = pipe2(OFlag::O_CLOEXEC).map_err(resources)?;

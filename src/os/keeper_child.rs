@@ -5,6 +5,7 @@
 //! entry points are `extern "C"`, so that a panic in spite of that aborts instead of running the runner's code twice.
 #![allow(unsafe_code)]
 
+use super::basics;
 use super::guard::Installer;
 use super::keeper::{Record, Stage};
 use super::tree;
@@ -111,6 +112,7 @@ extern "C" fn shell(plan: *mut libc::c_void) -> c_int {
             say(plan, Record::Failed(Stage::Filter, refused));
             libc::_exit(127);
         }
+        basics::give_descriptors();
         for program in plan.programs.iter().filter(|program| !program.is_null()) {
             libc::execve(*program, plan.argv.as_ptr(), plan.envp.as_ptr());
             if errno() != libc::ENOENT {

@@ -20,6 +20,8 @@ mod keeper;
 mod keeper_child;
 #[cfg(target_os = "linux")]
 mod known;
+#[cfg(target_os = "linux")]
+mod lack;
 #[cfg(all(target_os = "linux", target_feature = "crt-static"))]
 mod no_resolver;
 #[cfg(target_os = "linux")]
@@ -31,25 +33,37 @@ mod shell;
 #[cfg(target_os = "linux")]
 pub mod signals;
 #[cfg(target_os = "linux")]
+mod start_error;
+#[cfg(target_os = "linux")]
 mod tree;
 #[cfg(target_os = "linux")]
 mod watch;
 
-pub use basics::{need_descriptors, replace};
-pub use blocking::{BlockingError, blocking, keep_thread};
+pub use basics::{need_descriptors, raise_descriptors, replace, with_given_descriptors};
+pub use blocking::{WorkFailed, blocking, keep_thread};
 pub use environment::{ChildEnv, RefusedName};
 pub use stdin::{StdinError, read_stdin};
-pub use stdout::{stdout_open, write_stdout};
+pub use stdout::{stdout_open, write_stdout, write_stdout_here};
 
 #[cfg(target_os = "linux")]
 pub use harden::{HardenError, close_inherited, harden, hear_children, hide_environment};
 #[cfg(target_os = "linux")]
 pub use known::{Known, adopt_orphans};
 #[cfg(target_os = "linux")]
-pub use shell::{End, Ended, Shell, StartError};
+pub use shell::{End, Ended, Shell};
+#[cfg(target_os = "linux")]
+pub use start_error::StartError;
 #[cfg(target_os = "linux")]
 pub use tree::is_foreign;
 #[cfg(target_os = "linux")]
 pub use watch::end_everything;
 
 pub mod privileges;
+
+/// Has a signal to stop come, told or not yet?
+pub fn stopping() -> bool {
+    #[cfg(target_os = "linux")]
+    return signals::stopped_by().is_some();
+    #[cfg(not(target_os = "linux"))]
+    return false;
+}

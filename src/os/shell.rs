@@ -7,8 +7,10 @@
 use super::environment::ChildEnv;
 use super::guard::{ChildFilter, Guard, GuardError, Mode, Setting};
 use super::keeper::{self, Stage, StartFailure};
+use super::lack::is_lack;
 use super::output::Output;
 use super::script;
+use super::start_error::StartError;
 use super::tree;
 use super::watch::{Kept, Progress};
 use crate::limits;
@@ -22,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::net::unix::pipe;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -52,67 +54,14 @@ pub struct Ended {
     pub background: usize,
     /// Processes that were to be stopped and would not go.
     pub left: usize,
+    /// Processes that earlier commands had left running and that were ended so that this one could start.
+    pub room: usize,
 }
 
-/// Why a command did not start. Nothing of it has run.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// It cannot be passed to a program.
-    #[error("the command holds a NUL character; remove it and try again")]
-    Nul,
-    /// The directory to run in is not there.
-    #[error("the workspace {} cannot be entered: {}; restore it", path.display(), plain(error))]
-    Workspace {
-        /// The workspace.
-        path: PathBuf,
-        /// What the kernel said.
-        error: io::Error,
-    },
-    /// No process or descriptor could be had.
-    #[error("no process could be started: {}; end processes that are no longer needed and try again", plain(.0))]
-    Resources(io::Error),
-    /// The image has none.
-    #[error("bash was not found at /bin/bash, /usr/bin/bash or /usr/local/bin/bash; install it in the image")]
-    NoBash,
-    /// One variable alone is more than the system passes to a program.
-    #[error(
-        "no command can run: the variable {name} has {bytes} bytes, and the system passes at most {} in one; tell the \
-         user to shorten that credential or to give it in a file",
-        limits::VARIABLE_MAX_BYTES
-    )]
-    Variable {
-        /// Its name.
-        name: String,
-        /// Its size, name included.
-        bytes: usize,
-    },
-    /// Everything together is.
-    #[error(
-        "the command ({command} bytes) and its variables ({variables} bytes, the largest is {name}) are together more than \
-         the system passes to a program; make the command shorter, or tell the user to give fewer or shorter credentials"
-    )]
-    TooLarge {
-        /// Bytes of the command.
-        command: usize,
-        /// Bytes of all variables.
-        variables: usize,
-        /// The largest one.
-        name: String,
-    },
-    /// It is there but cannot run.
-    #[error("bash could not be executed: {}", plain(.0))]
-    Exec(io::Error),
-    /// The host's socket cannot be kept from it.
-    #[error("the command was not run, since the host's socket cannot be kept from it: {0}")]
-    Unguarded(String),
-    /// The kernel lacks what the design rests on.
-    #[error("this system cannot track the processes of a command: {}", plain(.0))]
-    Unsupported(io::Error),
-}
-
-/// The system's words, without its number.
-fn plain(error: &io::Error) -> String {
-    error.raw_os_error().map_or_else(|| error.to_string(), |errno| Errno::from_raw(errno).desc().to_owned())
+impl Ended {
+    pub(crate) fn new(end: End, output: HeadTail) -> Self {
+        Self { end, output, background: 0, left: 0, room: 0 }
+    }
 }
 
 /// Runs commands for one session of the runner.
@@ -129,27 +78,33 @@ struct Inner {
     secluded: Option<(Setting, Vec<PathBuf>)>,
     /// Set up with the first command: a turn without one does not pay for it.
     guard: Mutex<Option<Result<Arc<Guard>, String>>>,
+    /// How often room was made for a command; held while it is made.
+    room: tokio::sync::Mutex<u64>,
 }
 
 impl Inner {
     /// What a lack that may pass has brought about holds for one command and is not remembered.
-    fn guard(&self) -> Result<Option<Arc<Guard>>, String> {
+    fn guard(&self) -> Result<Option<Arc<Guard>>, StartError> {
         let Some((setting, sockets)) = &self.secluded else { return Ok(None) };
         let mut known = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = &*known {
-            return known.clone().map(Some);
+            return known.clone().map(Some).map_err(StartError::Unguarded);
         }
-        let made = Guard::start(*setting, sockets.clone()).map(Arc::new);
+        let made = match Guard::start(*setting, sockets.clone()) {
+            Ok(guard) => Ok(Arc::new(guard)),
+            Err(GuardError::NoGuard(error) | GuardError::NoFilter(error)) if is_lack(&error) => {
+                return Err(StartError::resources(error));
+            }
+            Err(error) => Err(error.to_string()),
+        };
         if let Ok(guard) = &made {
             let mode = guard.mode().to_string();
             tracing::info!(component = "runner", mode, why = guard.fallback().unwrap_or_default(), "unix_sockets");
         }
-        let passing = made.as_ref().map_or_else(GuardError::is_passing, |guard| guard.is_makeshift());
-        let made = made.map_err(|error| error.to_string());
-        if !passing {
+        if !made.as_ref().is_ok_and(|guard| guard.is_makeshift()) {
             *known = Some(made.clone());
         }
-        made.map(Some)
+        made.map(Some).map_err(StartError::Unguarded)
     }
 
     fn kept(&self) -> MutexGuard<'_, HashMap<i32, Arc<Kept>>> {
@@ -169,11 +124,12 @@ impl Shell {
     }
 
     /// How the host's sockets are kept from commands. Sets it up if no command has done so.
-    pub fn seclusion(&self) -> Result<Option<Mode>, String> {
+    pub fn seclusion(&self) -> Result<Option<Mode>, StartError> {
         Ok(self.inner.guard()?.map(|guard| guard.mode()))
     }
 
-    /// Runs one command to its end, its time limit or its cancellation.
+    /// Runs one command to its end, its time limit or its cancellation. If no process can be had for it, what earlier commands
+    /// have left running is ended until one can: with no command to be had, nobody else could end it.
     pub async fn run(
         &self,
         command: &str,
@@ -183,8 +139,56 @@ impl Shell {
         cancel: &CancellationToken,
     ) -> Result<Ended, StartError> {
         let deadline = Instant::now() + time;
+        let (mut room, mut paused) = (0, false);
+        loop {
+            let made = *self.inner.room.lock().await;
+            match self.attempt(command, env, workspace, deadline, cancel).await {
+                Ok(ended) => return Ok(Ended { room, ..ended }),
+                Err(StartError::Exec(error)) if error.raw_os_error() == Some(Errno::E2BIG as i32) => {
+                    return Err(StartError::too_large(command, env));
+                }
+                Err(lack) if lack.is_lack() && !paused => {
+                    paused = true;
+                    sleep(limits::ROOM_PAUSE).await;
+                }
+                Err(lack) if lack.is_lack() => match self.make_room(made).await {
+                    Some(count) => room += count,
+                    None => return Err(lack.after(room)),
+                },
+                Err(other) => return Err(other),
+            }
+        }
+    }
+
+    /// Ends what that earlier command has left running that has left the most, and returns how many processes that were; `None`
+    /// if nothing is left to end. Those who have waited meanwhile try again first: the room may do for all.
+    async fn make_room(&self, seen: u64) -> Option<usize> {
+        let mut made = self.inner.room.lock().await;
+        if *made != seen {
+            return Some(0);
+        }
+        let left: Vec<Arc<Kept>> = self.inner.kept().values().filter(|kept| kept.is_left()).cloned().collect();
+        let counted = left.iter().map(|kept| (kept.living(), kept));
+        let (count, most) = counted.filter(|(count, _)| *count > 0).max_by_key(|(count, _)| *count)?;
+        tracing::warn!(component = "runner", processes = count, "background_ended_for_room");
+        // Once: what the kernel does not let go of must not be ended again and again.
+        most.set_left(false);
+        most.end().await;
+        *made += 1;
+        Some(count)
+    }
+
+    /// Starts a command and sees it to its end.
+    async fn attempt(
+        &self,
+        command: &str,
+        env: &ChildEnv,
+        workspace: &Path,
+        deadline: Instant,
+        cancel: &CancellationToken,
+    ) -> Result<Ended, StartError> {
         if cancel.is_cancelled() || self.inner.closing.is_cancelled() {
-            return Ok(Ended { end: End::Cancelled, output: HeadTail::new(0, 0), background: 0, left: 0 });
+            return Ok(Ended::new(End::Cancelled, HeadTail::new(0, 0)));
         }
         let (call, mut output) = self.start(command, env, workspace)?;
         let mut progress = call.kept.progress.clone();
@@ -198,10 +202,7 @@ impl Shell {
                 () = output.fill() => {}
             }
         };
-        call.finish(end, output).await.map_err(|error| match error {
-            StartError::Exec(error) if error.raw_os_error() == Some(Errno::E2BIG as i32) => too_large(command, env),
-            other => other,
-        })
+        call.finish(end, output).await
     }
 
     /// Processes left behind by commands that have ended.
@@ -230,18 +231,20 @@ impl Shell {
             return Err(StartError::Unsupported(io::Error::other(fault)));
         }
         let programs = script::PROGRAMS.map(CString::from);
-        let filter = match self.inner.guard().map_err(StartError::Unguarded)? {
+        let filter = match self.inner.guard()? {
             Some(guard) => guard.child(),
             None => ChildFilter::none(),
         };
         let started =
             keeper::start(&programs, &argv, &env.block(), workspace, &filter).map_err(|failure| match failure {
                 StartFailure::Workspace(error) => StartError::Workspace { path: workspace.to_owned(), error },
-                StartFailure::Resources(error) => StartError::Resources(error),
+                StartFailure::Resources(error) => StartError::resources(error),
             })?;
-        // From here on an early return closes the control pipe, which ends what was started.
-        let status = pipe::Receiver::from_owned_fd(started.status).map_err(StartError::Resources)?;
-        let output = Output::new(started.output).map_err(StartError::Resources)?;
+        // From here on an early return closes the control pipe, which ends what was started; but something of it may have run, so
+        // the error must not be one that is tried again.
+        let unheard = |error: io::Error| StartError::resources(io::Error::other(error));
+        let status = pipe::Receiver::from_owned_fd(started.status).map_err(unheard)?;
+        let output = Output::new(started.output).map_err(unheard)?;
         let kept = Arc::new(Kept::new(started.keeper, started.since, started.control, status));
         self.inner.kept().insert(kept.pid, kept.clone());
         Ok((Call { inner: self.inner.clone(), workspace: workspace.to_owned(), kept, leave: false }, output))
@@ -266,7 +269,7 @@ impl Call {
         }
         let Some((status, alone)) = progress.exited else {
             // The listener has already ended what the keeper kept.
-            return Ok(Ended { end: End::Lost, output: output.finish(), background: 0, left: 0 });
+            return Ok(Ended::new(End::Lost, output.finish()));
         };
         let mut background = 0;
         if !alone {
@@ -276,9 +279,10 @@ impl Call {
             self.kept.gone_by(until).await;
             background = self.kept.living();
             self.leave = true;
+            self.kept.set_left(true);
             self.forget_when_gone();
         }
-        Ok(Ended { end: ended(status), output: output.finish(), background, left: 0 })
+        Ok(Ended { background, ..Ended::new(ended(status), output.finish()) })
     }
 
     /// Ends the call and everything it started, reading on meanwhile: what is asked to end may still have something to
@@ -294,7 +298,7 @@ impl Call {
             }
         };
         output.take_present();
-        Ended { end, output: output.finish(), background: 0, left }
+        Ended { left, ..Ended::new(end, output.finish()) }
     }
 
     /// Keeps the keeper until nothing is left below it.
@@ -311,7 +315,8 @@ impl Call {
     fn failure(&self, stage: Stage, error: io::Error) -> StartError {
         match stage {
             Stage::Subreaper => StartError::Unsupported(error),
-            Stage::Fork => StartError::Resources(error),
+            Stage::Fork => StartError::resources(error),
+            Stage::Exec | Stage::Filter if is_lack(&error) => StartError::resources(error),
             Stage::Directory => StartError::Workspace { path: self.workspace.clone(), error },
             Stage::Exec if error.raw_os_error() == Some(Errno::ENOENT as i32) => StartError::NoBash,
             Stage::Exec => StartError::Exec(error),
@@ -324,19 +329,6 @@ impl Drop for Call {
     fn drop(&mut self) {
         if !self.leave {
             self.inner.kept().remove(&self.kept.pid);
-        }
-    }
-}
-
-/// What the kernel does not say of a program's arguments and variables.
-fn too_large(command: &str, env: &ChildEnv) -> StartError {
-    let (name, bytes) = env.sizes().max_by_key(|(_, bytes)| *bytes).unwrap_or_default();
-    let name = name.display().to_string();
-    match bytes > limits::VARIABLE_MAX_BYTES {
-        true => StartError::Variable { name, bytes },
-        false => {
-            let variables = env.sizes().map(|(_, bytes)| bytes).sum();
-            StartError::TooLarge { command: command.len(), variables, name }
         }
     }
 }

@@ -5,6 +5,7 @@
 //! the answer off.
 #![allow(unsafe_code)]
 
+use crate::limits;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -36,6 +37,22 @@ pub fn stdout_open() -> io::Result<()> {
         true => Err(io::Error::other("it is closed")),
         false => Ok(()),
     }
+}
+
+/// The same on the event loop, for lack of a thread: in pieces that a pipe takes at once, and given up when a signal to stop
+/// has come, which the loop could not notice.
+pub fn write_stdout_here(bytes: &[u8]) -> io::Result<()> {
+    stdout_open()?;
+    let patience = PollTimeout::try_from(limits::STDOUT_POLL).unwrap_or(PollTimeout::ZERO);
+    for piece in bytes.chunks(libc::PIPE_BUF) {
+        while !matches!(poll(&mut [PollFd::new(io::stdout().as_fd(), PollFlags::POLLOUT)], patience), Ok(1)) {
+            if super::stopping() {
+                return Err(io::Error::other("nobody reads it"));
+            }
+        }
+        write_stdout(piece)?;
+    }
+    Ok(())
 }
 
 /// Writes all of it, however long that takes.

@@ -8,6 +8,7 @@ use nix::sys::prctl;
 use nix::unistd::getpid;
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
@@ -33,6 +34,8 @@ pub(super) struct Kept {
     pub(super) pid: i32,
     since: u64,
     _control: OwnedFd,
+    /// Its call has ended and left something behind that may be ended for the sake of others.
+    left: AtomicBool,
     pub(super) progress: watch::Receiver<Progress>,
 }
 
@@ -42,7 +45,17 @@ impl Kept {
         let (sender, progress) = watch::channel(Progress::default());
         let pid = keeper.pid();
         tokio::spawn(listen(keeper, since, status, sender));
-        Self { pid, since, _control: control, progress }
+        Self { pid, since, _control: control, left: AtomicBool::new(false), progress }
+    }
+
+    /// What lives of the call from now on is what it has left behind, and may be ended for others' sake; or not any more.
+    pub(super) fn set_left(&self, left: bool) {
+        self.left.store(left, Ordering::Relaxed);
+    }
+
+    /// Is it?
+    pub(super) fn is_left(&self) -> bool {
+        self.left.load(Ordering::Relaxed)
     }
 
     /// Living processes of the call, without the keeper.

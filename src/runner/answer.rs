@@ -50,8 +50,7 @@ impl Sink {
         if !kept.is_empty() {
             match Writer::start() {
                 Ok(late) => writer.insert(late).write(&kept),
-                // Still no thread: then here, even if it may hold up a signal.
-                Err(_) => return os::write_stdout(kept.as_bytes()).map_err(failed),
+                Err(_) => return os::write_stdout_here(kept.as_bytes()).map_err(failed),
             }
         }
         let Some(Writer { pieces, done }) = writer else { return Ok(()) };

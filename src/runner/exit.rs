@@ -65,7 +65,7 @@ pub enum Fatal {
     #[error("validation failed: {}", escaped(.0))]
     UnixSockets(String),
     /// No process, thread or descriptor could be had at the start.
-    #[error("the runner cannot start: {}; raise the limit of open files", escaped(.0))]
+    #[error("the runner cannot start: {}; raise the container's limits of processes and open files", escaped(.0))]
     Resources(String),
     /// The HTTP client could not be set up.
     #[error("validation failed: {}", escaped(.0))]

@@ -23,6 +23,7 @@ pub fn main(config: Config) -> u8 {
     if let Err(error) = os::harden() {
         tracing::warn!(component = "runner", error = %error, "hardening_incomplete");
     }
+    os::raise_descriptors();
     let code = match runtime() {
         Ok(runtime) => {
             let code = runtime.block_on(live(config));

@@ -7,7 +7,7 @@ use crate::agent::{self, Brief, Failure};
 use crate::gate::Gate;
 use crate::link::{CallContext, CallError, Host, HostLink};
 use crate::os::guard::Setting;
-use crate::os::{ChildEnv, Shell};
+use crate::os::{ChildEnv, Shell, StartError};
 use crate::prompt::{self, Clock, Form, PromptInput};
 use crate::text::cut_units;
 use crate::tools::{Toolbox, Turn};
@@ -281,7 +281,11 @@ fn shell(config: &Config) -> Result<Shell, Fatal> {
     let shell = Shell::secluding(config.unix_sockets, sockets);
     if config.unix_sockets == Setting::Guard {
         // Asked for by name: without it nothing runs.
-        shell.seclusion().map_err(Fatal::UnixSockets)?;
+        shell.seclusion().map_err(|error| match error {
+            StartError::Resources { error, .. } => Fatal::Resources(error.to_string()),
+            StartError::Unguarded(reason) => Fatal::UnixSockets(reason),
+            other => Fatal::UnixSockets(other.to_string()),
+        })?;
     }
     Ok(shell)
 }

@@ -106,7 +106,7 @@ pub async fn run(call: Approved<Args>, place: Place<'_>, cancel: &CancellationTo
 }
 
 fn finished(command: String, time: Duration, ended: Ended, repair: Option<Repair>) -> Finished {
-    let mut notes: Vec<String> = repair.map(repaired).into_iter().chain(note(&ended)).collect();
+    let mut notes: Vec<String> = repair.map(repaired).into_iter().chain(room(&ended)).chain(note(&ended)).collect();
     const ENDS: usize = limits::BINARY_SHOWN_BYTES / 2;
     let narrow = (ended.output.total() > limits::BINARY_SHOWN_BYTES as u64).then(|| ended.output.narrowed(ENDS, ENDS));
     let output = ended.output.finish();
@@ -159,6 +159,16 @@ fn finished(command: String, time: Duration, ended: Ended, repair: Option<Repair
         _ => output,
     };
     Finished { text, report: Some(Report::command(command, reported, code)) }
+}
+
+/// What was ended so that this command could start.
+fn room(ended: &Ended) -> Option<String> {
+    let were = match ended.room {
+        0 => return None,
+        1 => "1 process that an earlier command had left running was".to_owned(),
+        count => format!("{count} processes that earlier commands had left running were"),
+    };
+    Some(format!("the limit of processes was reached: {were} ended"))
 }
 
 /// What the model would not see from the output.

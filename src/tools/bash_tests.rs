@@ -25,12 +25,7 @@ fn arguments_are_strict() {
 fn end(end: End, output: &[u8]) -> (serde_json::Value, Report) {
     let mut kept = HeadTail::new(limits::OUTPUT_HEAD_BYTES, limits::OUTPUT_TAIL_BYTES);
     kept.push(output);
-    let done = finished(
-        "cmd".to_owned(),
-        Duration::from_millis(2000),
-        Ended { end, output: kept, background: 0, left: 0 },
-        None,
-    );
+    let done = finished("cmd".to_owned(), Duration::from_millis(2000), Ended::new(end, kept), None);
     (serde_json::from_str(&done.text).unwrap(), done.report.unwrap())
 }
 
@@ -62,6 +57,20 @@ fn each_end_has_its_words_and_its_code() {
 }
 
 #[test]
+fn what_was_ended_for_a_command_is_said_beside_what_it_leaves() {
+    for (room, words) in [
+        (1, "1 process that an earlier command had left running was ended"),
+        (7, "7 processes that earlier commands had left running were ended"),
+    ] {
+        let ended = Ended { room, background: 2, ..Ended::new(End::Exit(0), HeadTail::new(10, 10)) };
+        let done = finished("cmd".to_owned(), Duration::from_millis(1), ended, None);
+        let both =
+            format!("the limit of processes was reached: {words}. 2 processes of this command are still running");
+        assert!(done.text.contains(&both), "{}", done.text);
+    }
+}
+
+#[test]
 fn a_result_fits_whatever_the_bytes_are() {
     let kinds: [&[u8]; 6] = [b"\x01", b"\0", b"\"", b"\xff", "😀".as_bytes(), "\u{1}é\\".as_bytes()];
     for kind in kinds {
@@ -70,7 +79,7 @@ fn a_result_fits_whatever_the_bytes_are() {
             for how in [End::Exit(0), End::Exit(3), End::TimedOut] {
                 let mut kept = HeadTail::new(limits::OUTPUT_HEAD_BYTES, limits::OUTPUT_TAIL_BYTES);
                 kept.push(&output);
-                let ended = Ended { end: how, output: kept, background: 3, left: 0 };
+                let ended = Ended { background: 3, ..Ended::new(how, kept) };
                 let done = finished("cmd".to_owned(), Duration::from_millis(1), ended, None);
                 assert!(units(&done.text) <= limits::TOOL_RESULT_MAX_UNITS);
                 let answer: serde_json::Value = serde_json::from_str(&done.text).unwrap();

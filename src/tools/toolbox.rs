@@ -117,9 +117,7 @@ impl Toolbox {
     /// Runs a call to its end. The text is for the model and never empty.
     pub async fn invoke(&self, name: &str, args: &str) -> String {
         // Before a command can have taken the last one.
-        if let Err(error) = os::keep_thread() {
-            tracing::warn!(component = "runner", error = %error, "no_thread");
-        }
+        os::keep_thread();
         let _lane = if self.writes(name) { self.lanes.enter(self.written(args)).await } else { None };
         let session = self.turn.session_id.clone();
         let cancel = self.turn.host.cancel().clone();

@@ -42,12 +42,14 @@ pub(crate) struct Stop<'a> {
     pub(crate) cancel: &'a CancellationToken,
     /// Time is over.
     pub(crate) deadline: Instant,
+    /// The process is to end. On the event loop, where a search runs if no thread can be had, nobody could set `cancel`.
+    pub(crate) ending: fn() -> bool,
 }
 
 impl Stop<'_> {
     /// Now?
     pub(crate) fn now(&self) -> bool {
-        self.cancel.is_cancelled() || Instant::now() >= self.deadline
+        self.cancel.is_cancelled() || (self.ending)() || Instant::now() >= self.deadline
     }
 }
 

@@ -350,14 +350,17 @@ fill(1e18)
 os._exit(0)
 ";
 
-/// A turn whose tools need no thread ends well, and one whose tool does tells the model why it has none.
+/// The file tools work on the event loop then, and a command says what is missing.
 #[test]
 fn without_room_for_a_thread_the_turn_still_ends() {
     let test = "without_room_for_a_thread_the_turn_still_ends";
     if !nix::unistd::geteuid().is_root() {
         return crate::support::skip(test, "a limit on processes needs a user of its own");
     }
-    let look = json!([{"tools": [{"name": "read_file", "args": {"path": "a"}}]}, {"text": "done"}]);
+    let look = json!([
+        {"tools": [{"name": "read_file", "args": {"path": "a"}}, {"name": "grep", "args": {"pattern": "of"}}]},
+        {"tools": [{"name": "bash", "args": {"command": "echo ran"}}]},
+        {"text": "done"}]);
     for transport in TRANSPORTS {
         for limit in 1..=4 {
             let host = FakeHost::builder(transport, Script::json(look.clone())).start();
@@ -375,13 +378,32 @@ fn without_room_for_a_thread_the_turn_still_ends() {
             let at = format!("{transport:?}, {limit}: {}", output.stderr);
             assert_eq!(output.code, Some(0), "{at}");
             assert_eq!(host.answer().unwrap_or_else(|| output.text()), "done", "{at}");
-            let told: String = crate::support::results(&host).into_values().collect();
-            let refused = told.contains("no thread could be started") && told.contains("try again");
-            assert!(told.contains("text of a") || refused, "{at}: {told}");
+            let told: Vec<String> = crate::support::results(&host).into_values().collect();
+            let told = told.join("\n");
+            assert!(told.contains("text of a") && told.contains("a:1:text of a"), "{at}: {told}");
+            let refused = told.contains("no process could be started: the limit of processes is reached; run fewer");
+            assert!(refused || told.contains("ran"), "{at}: {told}");
             assert!(limit > 1 || refused, "{at}: {told}");
             assert!(!output.stderr.contains("\"panic\""), "{at}");
         }
     }
+}
+
+/// A moment without a place for the guard's threads says nothing about the kernel: the host shall run the turn again.
+#[test]
+fn a_guard_that_finds_no_room_is_a_lack_and_no_fault() {
+    let test = "a_guard_that_finds_no_room_is_a_lack_and_no_fault";
+    if !nix::unistd::geteuid().is_root() {
+        return crate::support::skip(test, "a limit on processes needs a user of its own");
+    }
+    let host = FakeHost::socket(Script::text("done")).start();
+    let limited = host.runner("/bin/bash").arguments(["-c", "ulimit -u 1; exec \"$0\"", RUNNER]);
+    let limited = limited.env("AX_UNIX_SOCKETS", "guard").user(crate::support::lone_user());
+    let output = limited.payload(&host.payload("go")).deadline(LIMIT).run();
+    assert_eq!((output.code, output.text().as_str()), (Some(1), ""), "{}", output.stderr);
+    let last = output.stderr.lines().last().unwrap_or_default();
+    assert!(last.ends_with("raise the container's limits of processes and open files"), "{last}");
+    assert_eq!(crate::support::judge(1, "", &output.stderr), crate::support::Judgement::Retries, "{}", output.stderr);
 }
 
 #[test]
@@ -409,6 +431,25 @@ fn a_start_without_descriptors_says_so() {
     }
 }
 
+/// The runner takes what the hard limit allows it; a command has what the container was given.
+#[test]
+fn the_soft_limit_of_descriptors_is_for_commands() {
+    let runner = "read -r line </proc/$PPID/stat; line=${line##*) }; set -- $line; grep 'open files' /proc/$2/limits";
+    let bash = json!([{"name": "bash", "args": {"command": format!("ulimit -Sn; ulimit -Hn; {runner}")}}]);
+    for transport in TRANSPORTS {
+        let host = FakeHost::builder(transport, Script::json(json!([{"tools": bash}, {"text": "done"}]))).start();
+        let mut payload = host.payload("go");
+        payload["singleTurn"] = json!(true);
+        let script = "ulimit -Sn 20; ulimit -Hn 600; exec \"$0\" \"$@\"";
+        let limited = host.runner("/bin/bash").arguments(["-c", script, RUNNER, "/opt/ax/dist/agent/runner.js"]);
+        let output = limited.payload(&payload).deadline(LIMIT).run();
+        let at = format!("{transport:?}: {output:?}");
+        assert_eq!(host.answer().unwrap_or_else(|| output.text()), "done", "{at}");
+        let told = crate::support::result(&host).replace("\\n", " ").split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(told.contains("\"20 600 Max open files 600 600 files"), "{told} {at}");
+    }
+}
+
 #[test]
 fn the_answer_comes_though_commands_fill_the_process_limit() {
     let test = "the_answer_comes_though_commands_fill_the_process_limit";
@@ -418,10 +459,17 @@ fn the_answer_comes_though_commands_fill_the_process_limit() {
     if !nix::unistd::geteuid().is_root() {
         return crate::support::skip(test, "the limit counts all processes of a user, so it needs a user of its own");
     }
-    let fill = json!({"name": "bash", "args": {"command": "python3 fill.py"}});
-    let host = FakeHost::socket(Script::json(json!([{"tools": [fill]}, {"text": "done"}]))).start();
+    let bash = |command| json!([{"name": "bash", "args": {"command": command}}]);
+    let rounds = json!([{"tools": bash("python3 fill.py")}, {"tools": bash("echo back")}, {"text": "done"}]);
+    let host = FakeHost::socket(Script::json(rounds)).start();
     std::fs::write(host.workspace().join("fill.py"), FILL).unwrap();
     let limited = host.runner("prlimit").arguments(["--nproc=40", RUNNER, "/opt/ax/dist/agent/runner.js"]);
     let output = limited.user(crate::support::lone_user()).payload(&host.payload("go")).deadline(LIMIT).run();
     assert_eq!((output.text().as_str(), output.code), ("done", Some(0)), "{}", output.stderr);
+    // Nobody but the runner could end them: there is no command to do it with.
+    let told: Vec<String> = crate::support::results(&host).into_values().collect();
+    let after = told.iter().find(|text| text.contains("back")).unwrap_or_else(|| panic!("{told:?}"));
+    // On a busy machine the command may have been faster than the one that takes each free place.
+    let made_room = output.stderr.contains("background_ended_for_room");
+    assert_eq!(after.contains("the limit of processes was reached: "), made_room, "{told:?} {}", output.stderr);
 }

@@ -179,13 +179,18 @@ fn descriptors() -> usize {
 
 /// Zombies among this process's children.
 fn zombies() -> usize {
+    children(|state| state == "Z")
+}
+
+/// This process's children in such a state.
+fn children(wanted: impl Fn(&str) -> bool) -> usize {
     let own = std::process::id().to_string();
     let mut count = 0;
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
         let Ok(line) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
         let Some((_, fields)) = line.rsplit_once(") ") else { continue };
         let fields: Vec<&str> = fields.split(' ').collect();
-        count += usize::from(fields[0] == "Z" && fields[1] == own);
+        count += usize::from(wanted(fields[0]) && fields[1] == own);
     }
     count
 }

@@ -30,6 +30,7 @@ mod trial;
 
 pub use install::{ChildFilter, Installer, without_unix_sockets};
 
+use super::lack::is_lack;
 use filter::Program;
 use resolve::Protected;
 use std::ffi::CString;
@@ -106,19 +107,6 @@ pub enum GuardError {
     /// Not even a plain filter.
     #[error("no seccomp filter can be installed here: {0}; AX_UNIX_SOCKETS=allow runs without")]
     NoFilter(io::Error),
-}
-
-impl GuardError {
-    /// See [`Guard::is_makeshift`].
-    pub fn is_passing(&self) -> bool {
-        let (Self::NoGuard(error) | Self::NoFilter(error)) = self;
-        is_lack(error)
-    }
-}
-
-/// Somebody has taken what there was of descriptors, processes or memory, and may give it back.
-fn is_lack(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::EAGAIN | libc::ENOMEM))
 }
 
 /// Keeps the host's sockets from the children of this process. Lives as long as they do; dropped, it fails closed.

@@ -4,6 +4,7 @@
 
 use super::super::keeper_child;
 use super::super::known::{self, Known};
+use super::super::lack::is_lack;
 use super::install::{ChildFilter, Installer};
 use crate::limits;
 use std::ffi::CStr;
@@ -51,7 +52,7 @@ pub(super) fn deny(filter: &ChildFilter) -> io::Result<()> {
 fn missing(what: &str, errno: i32) -> io::Error {
     // That this very moment is a bad one says nothing about the kernel.
     let lack = io::Error::from_raw_os_error(errno);
-    if super::is_lack(&lack) {
+    if is_lack(&lack) {
         return lack;
     }
     let cause = if errno == 0 { "no refusal".to_owned() } else { io::Error::from_raw_os_error(errno).to_string() };

@@ -11,6 +11,7 @@ use super::Finished;
 use super::arguments::whole;
 use super::file_result::{confined, done, failed};
 use crate::limits;
+use crate::os;
 use crate::wire::{Operation, check};
 use crate::workspace::walk::{Base, Stop};
 use crate::workspace::{FileError, RelPath, Workspace};
@@ -71,7 +72,7 @@ pub(super) fn finish<T: Serialize>(
     cancel: &CancellationToken,
     search: impl FnOnce(Stop<'_>) -> Result<T, FileError>,
 ) -> Finished {
-    match search(Stop { cancel, deadline: Instant::now() + limits::SEARCH_TIMEOUT }) {
+    match search(Stop { cancel, deadline: Instant::now() + limits::SEARCH_TIMEOUT, ending: os::stopping }) {
         Ok(found) => done(operation, path, &found),
         Err(error) => failed(operation, path, &format!("Error searching: {error}")),
     }

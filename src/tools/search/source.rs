@@ -139,7 +139,7 @@ mod tests {
     fn only_the_cr_of_a_crlf_goes_and_what_is_not_utf8_is_read_as_shown() {
         let cancel = tokio_util::sync::CancellationToken::new();
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
-        let stop = Stop { cancel: &cancel, deadline };
+        let stop = Stop { cancel: &cancel, deadline, ending: || false };
         for (raw, wanted) in [
             (&b""[..], &b""[..]),
             (b"\r\n", b"\n"),

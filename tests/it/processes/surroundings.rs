@@ -56,6 +56,29 @@ fn signals_start_at_their_defaults() {
     });
 }
 
+/// The runner may have many descriptors open; its children would suffer from a limit as large (`select`, closing them all).
+#[test]
+fn children_have_the_limit_of_descriptors_that_was_given() {
+    alone("surroundings::children_have_the_limit_of_descriptors_that_was_given", async {
+        use nix::sys::resource::{Resource, getrlimit, setrlimit};
+        let session = Session::new();
+        let hard = getrlimit(Resource::RLIMIT_NOFILE).unwrap().1.min(1000);
+        setrlimit(Resource::RLIMIT_NOFILE, 100, hard).unwrap();
+        os::raise_descriptors();
+        assert_eq!(getrlimit(Resource::RLIMIT_NOFILE).unwrap(), (hard, hard));
+        let wanted = format!("100\n{hard}\n");
+        let show = "ulimit -Sn; ulimit -Hn";
+        assert_eq!(session.bash(show).await.output, wanted);
+        assert_eq!(session.bash(&format!("bash -c '{show}'")).await.output, wanted);
+        let mut command = tokio::process::Command::new("bash");
+        os::with_given_descriptors(&mut command);
+        assert_eq!(command.args(["-c", show]).output().await.unwrap().stdout, wanted.as_bytes());
+        // One that was lowered meanwhile is no obstacle.
+        setrlimit(Resource::RLIMIT_NOFILE, 80, 80).unwrap();
+        assert_eq!(session.bash(show).await.output, "80\n80\n");
+    });
+}
+
 #[test]
 fn nothing_is_inherited() {
     alone("surroundings::nothing_is_inherited", async {

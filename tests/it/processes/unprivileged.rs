@@ -157,14 +157,71 @@ fn a_lack_of_processes_or_descriptors_is_an_answer() {
                     continue;
                 }
                 refused += 1;
-                let words =
-                    ["no process could be started", "cannot be entered", "bash could not", "error while loading"];
+                let words = ["no process could be started: the limit of", "bash could not", "error while loading"];
                 assert!(words.iter().any(|words| answer.output.contains(words)), "{few}: {}", answer.output);
                 assert_eq!(session.bash("echo alive").await.output, "alive\n");
             }
             assert!(refused > 1, "{limit:?}");
         }
         until("zombies are left", || zombies() == 0).await;
+    });
+}
+
+/// With no command to be had, nobody else could end what keeps them from starting.
+#[test]
+fn what_is_left_running_makes_room_for_the_next_command() {
+    const NAME: &str = "unprivileged::what_is_left_running_makes_room_for_the_next_command";
+    alone(NAME, async {
+        use nix::sys::resource::{Resource, getrlimit, setrlimit};
+        if !nix::unistd::geteuid().is_root() || !drop_privileges(crate::support::lone_user()) {
+            return crate::support::skip(NAME, "needs root to become a user of its own, whose processes are bounded");
+        }
+        let session = Session::new();
+        let (soft, hard) = getrlimit(Resource::RLIMIT_NPROC).unwrap();
+        let limit = |most| setrlimit(Resource::RLIMIT_NPROC, most, hard).unwrap();
+        let fill = |count: usize| {
+            let mark = mark();
+            (format!("for i in $(seq {count}); do sleep {mark} & done"), mark)
+        };
+        // How many processes there are, found by trying: one more than that lets one more start.
+        let used = || {
+            let more = (1..).find(|most| {
+                limit(*most);
+                std::process::Command::new("/bin/true").status().is_ok()
+            });
+            more.unwrap() - 1
+        };
+        let (one, few) = fill(1);
+        session.bash(&one).await;
+        // No room for a keeper, none for its shell.
+        for room in [0, 1] {
+            let (three, many) = fill(3);
+            session.bash(&three).await;
+            // The keepers of those two, and none that is still ending.
+            until("keepers do not end", || children(|_| true) == 2).await;
+            limit(used() + room);
+            let both = tokio::join!(session.bash("echo back"), session.bash("echo back"));
+            limit(soft);
+            assert_eq!((both.0.output.as_str(), both.1.output.as_str()), ("back\n", "back\n"));
+            let told: Vec<String> = [both.0.note, both.1.note].into_iter().flatten().collect();
+            let words =
+                "the limit of processes was reached: 3 processes that earlier commands had left running were ended";
+            assert_eq!(told, [words], "with room for {room}");
+            assert_eq!((marked(&many), marked(&few).len()), (Vec::new(), 1));
+        }
+        limit(1);
+        let (last, none) = (session.bash(":").await, session.bash(":").await);
+        limit(soft);
+        let remedy = "the limit of processes is reached; run fewer commands at once, or tell the user";
+        assert!(
+            last.output.contains(&format!(
+                "though 1 of the processes that earlier commands had left running were ended for it: {remedy}"
+            )),
+            "{}",
+            last.output
+        );
+        assert!(none.output.contains(&format!("no process could be started: {remedy}")), "{}", none.output);
+        assert_eq!((marked(&few), session.bash("echo $((6 * 7))").await.output.as_str()), (Vec::new(), "42\n"));
     });
 }
 
