@@ -51,11 +51,11 @@ pub(super) fn waits(listener: BorrowedFd<'_>, call: &Call) -> bool {
     unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &raw const call.id) == 0 }
 }
 
-/// Answers with 0 or an errno. A caller that is gone is no matter.
-pub(super) fn answer(listener: BorrowedFd<'_>, call: &Call, errno: i32) {
+/// Answers with 0 or an errno. False when nobody waits for it any more.
+pub(super) fn answer(listener: BorrowedFd<'_>, call: &Call, errno: i32) -> bool {
     let response = libc::seccomp_notif_resp { id: call.id, val: 0, error: -errno, flags: 0 };
     // SAFETY: the kernel reads the structure.
-    unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw const response) };
+    unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw const response) == 0 }
 }
 
 /// The caller's descriptor, duplicated: the same open socket, whatever the caller does to its own number meanwhile.

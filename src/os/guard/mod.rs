@@ -21,12 +21,15 @@
 //! When the runner dies the kernel answers a guarded `connect` with `ENOSYS`: closed, not open.
 
 mod connect;
+mod crew;
 mod filter;
 mod install;
 mod listener;
+mod lost;
 mod resolve;
 mod supervisor;
 mod trial;
+mod waits;
 
 pub use install::{ChildFilter, Installer, without_unix_sockets};
 

@@ -1,0 +1,59 @@
+//! Answers that did not arrive.
+//!
+//! Kernels before 5.19 let any signal end the caller's wait, and some later ones one that comes at the wrong moment. The
+//! connection was made all the same, and when the caller makes its call again, as it does for a handler with `SA_RESTART`,
+//! that socket is connected already. Then it is told what it should have been told first.
+
+use crate::limits;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+/// By thread, the socket's cookie and the answer. Cookies are never used twice, so what is out of date does no harm.
+#[derive(Default)]
+pub(super) struct Lost(Mutex<BTreeMap<i32, (u64, i32)>>);
+
+impl Lost {
+    /// This answer to a connect that was made, or begun, did not reach the thread.
+    pub(super) fn keep(&self, thread: i32, cookie: Option<u64>, errno: i32) {
+        let Some(cookie) = cookie.filter(|_| [0, libc::EINPROGRESS].contains(&errno)) else { return };
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() >= limits::GUARD_LOST_MAX {
+            kept.pop_first();
+        }
+        kept.insert(thread, (cookie, errno));
+    }
+
+    /// What to tell this thread in place of `errno`.
+    pub(super) fn instead_of(&self, errno: i32, thread: i32, cookie: Option<u64>) -> i32 {
+        if ![libc::EISCONN, libc::EALREADY].contains(&errno) {
+            return errno;
+        }
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&thread);
+        match kept {
+            Some((socket, lost)) if cookie == Some(socket) => lost,
+            _ => errno,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_same_thread_and_socket_get_it_and_once() {
+        let lost = Lost::default();
+        lost.keep(7, Some(70), 0);
+        lost.keep(8, Some(80), libc::EINPROGRESS);
+        lost.keep(9, Some(90), libc::ECONNREFUSED);
+        assert_eq!(lost.instead_of(libc::ECONNREFUSED, 7, Some(70)), libc::ECONNREFUSED);
+        assert_eq!(lost.instead_of(libc::EISCONN, 7, Some(70)), 0);
+        assert_eq!(lost.instead_of(libc::EISCONN, 7, Some(70)), libc::EISCONN);
+        assert_eq!(lost.instead_of(libc::EALREADY, 8, Some(81)), libc::EALREADY);
+        assert_eq!(lost.instead_of(libc::EISCONN, 9, Some(90)), libc::EISCONN);
+        for thread in 0..1_000 {
+            lost.keep(thread, Some(1), 0);
+        }
+        assert!(lost.0.lock().unwrap().len() <= limits::GUARD_LOST_MAX);
+    }
+}
