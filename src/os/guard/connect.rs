@@ -41,6 +41,10 @@ pub(super) fn serve(
 ) -> Outcome {
     match prepared(listener, call, protected) {
         Ok(Prepared::Go { socket, address, path }) => {
+            let cookie = || option(&socket, libc::SO_COOKIE).ok();
+            if let Some(errno) = lost.take(call.thread, cookie) {
+                return Outcome::Made(errno, cookie());
+            }
             let errno = match connect(&socket, &address, wait) {
                 Ok(errno) => errno,
                 Err(cause) => return broken_off(cause, &socket),
@@ -51,8 +55,7 @@ pub(super) fn serve(
                 unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_RDWR) };
                 return Outcome::Refused;
             }
-            let cookie = option(&socket, libc::SO_COOKIE).ok();
-            Outcome::Made(lost.instead_of(errno, call.thread, cookie), cookie)
+            Outcome::Made(errno, cookie())
         }
         Ok(Prepared::Refused) => Outcome::Refused,
         Ok(Prepared::Gone) => Outcome::Gone,

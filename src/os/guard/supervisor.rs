@@ -199,8 +199,8 @@ impl Shared {
             return;
         }
         let outcome = connect::serve(listener.as_fd(), &call, &self.protected, &self.lost, &wait);
-        drop(wait);
         self.settle(listener.as_fd(), &call, outcome);
+        drop(wait);
         if patient {
             self.crew().back();
         }

@@ -31,7 +31,10 @@ pub(super) enum Cause {
 #[derive(Default)]
 pub(super) struct Waits {
     table: Mutex<Table>,
+    /// For the watcher.
     change: Condvar,
+    /// A call has left that another waits for.
+    left: Condvar,
 }
 
 #[derive(Default)]
@@ -40,6 +43,8 @@ struct Table {
     next: u64,
     /// The watcher has nothing to look at and must be woken.
     asleep: bool,
+    /// Somebody waits for a call to leave.
+    awaited: bool,
     stopping: bool,
 }
 
@@ -50,7 +55,7 @@ struct Entry {
     server: libc::pid_t,
     /// May it take as long as it likes?
     patient: bool,
-    /// Most calls are done before the watcher comes round.
+    /// Most calls are done before the watcher comes round again.
     seen: bool,
     cause: Option<Cause>,
 }
@@ -70,7 +75,11 @@ impl Wait<'_> {
 
 impl Drop for Wait<'_> {
     fn drop(&mut self) {
-        self.waits.lock().calls.remove(&self.key);
+        let mut table = self.waits.lock();
+        table.calls.remove(&self.key);
+        if std::mem::take(&mut table.awaited) {
+            self.waits.left.notify_all();
+        }
     }
 }
 
@@ -81,7 +90,7 @@ impl Waits {
 
     /// The calling thread turns to this call. It must be [`ready`].
     pub(super) fn enter(&self, listener: &Arc<OwnedFd>, call: Call, patient: bool) -> Wait<'_> {
-        let mut table = self.lock();
+        let mut table = self.after_older_ones(&call);
         let key = table.next;
         table.next += 1;
         let server = nix::unistd::gettid().as_raw();
@@ -91,6 +100,21 @@ impl Waits {
             self.change.notify_one();
         }
         Wait { waits: self, key }
+    }
+
+    /// A thread makes one call at a time. If an older one of its is here, a signal has ended its wait; how that call ends must
+    /// be known before this one is made on the same socket.
+    fn after_older_ones(&self, call: &Call) -> MutexGuard<'_, Table> {
+        let mut table = self.lock();
+        for _ in 0..limits::GUARD_LEAVE_TRIES {
+            let older = table.calls.values_mut().find(|entry| entry.call.thread == call.thread);
+            let Some(older) = older else { break };
+            older.break_off(Cause::Gone);
+            table.awaited = true;
+            let waited = self.left.wait_timeout(table, limits::GUARD_LEAVE);
+            table = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        table
     }
 
     /// Breaks off what is on its way and ends the watcher.
@@ -122,27 +146,28 @@ impl Waits {
         let mut table = self.lock();
         let stopping = table.stopping;
         for (key, entry) in &mut table.calls {
-            if std::mem::replace(&mut entry.seen, true) || stopping {
+            if std::mem::replace(&mut entry.seen, true) || !entry.patient || stopping {
                 due.push((*key, entry.listener.clone(), entry.call, entry.patient));
             }
         }
         drop(table);
         for (key, listener, call, patient) in due {
             let cause = if stopping { Some(Cause::Gone) } else { cause(&listener, &call, patient) };
-            if cause.is_some() {
-                self.break_off(key, cause);
+            // Under the lock, and if it is still there.
+            if let (Some(cause), Some(entry)) = (cause, self.lock().calls.get_mut(&key)) {
+                entry.break_off(cause);
             }
         }
     }
+}
 
-    /// Done again at every look: the thread may not have been where the signal ends anything. It cannot have turned to
-    /// another call, since it leaves the table first.
-    fn break_off(&self, key: u64, cause: Option<Cause>) {
-        if let Some(entry) = self.lock().calls.get_mut(&key) {
-            entry.cause = cause;
-            // SAFETY: numbers. The thread lives while it is in the table, and that is locked.
-            unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), entry.server, BREAK_OFF as libc::c_int) };
-        }
+impl Entry {
+    /// To be done again until it has left: the thread may not have been where the signal ends anything. It cannot have turned
+    /// to another call, since it leaves the table first, and that is locked.
+    fn break_off(&mut self, cause: Cause) {
+        self.cause = Some(cause);
+        // SAFETY: numbers. The thread lives while it is in the table.
+        unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), self.server, BREAK_OFF as libc::c_int) };
     }
 }
 
