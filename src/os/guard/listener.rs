@@ -14,6 +14,13 @@ pub(super) struct Call {
     pub(super) arguments: [u64; 6],
 }
 
+impl Call {
+    /// Did the same thread make this one after that? The kernel numbers the calls of a listener one by one.
+    pub(super) fn follows(&self, other: &Self) -> bool {
+        self.thread == other.thread && self.id.wrapping_sub(other.id).cast_signed() > 0
+    }
+}
+
 /// Do kernel and we mean the same structures?
 pub(super) fn sizes_agree() -> bool {
     // SAFETY: the kernel fills in three numbers.

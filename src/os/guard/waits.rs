@@ -107,7 +107,7 @@ impl Waits {
     fn after_older_ones(&self, call: &Call) -> MutexGuard<'_, Table> {
         let mut table = self.lock();
         for _ in 0..limits::GUARD_LEAVE_TRIES {
-            let older = table.calls.values_mut().find(|entry| entry.call.thread == call.thread);
+            let older = table.calls.values_mut().find(|entry| call.follows(&entry.call));
             let Some(older) = older else { break };
             older.break_off(Cause::Gone);
             table.awaited = true;
