@@ -1,8 +1,9 @@
 //! Answers that did not arrive.
 //!
-//! Kernels before 5.19 let any signal end the caller's wait, and some later ones one that comes at the wrong moment. The
-//! connection was made all the same, and when the caller makes its call again, as it does for a handler with `SA_RESTART`,
-//! that socket is connected already. Then it is told what it should have been told first.
+//! Kernels before 5.19 let any signal end the caller's wait. The connection was made all the same, and when the caller makes
+//! its call again, as it does for a handler with `SA_RESTART`, that socket is connected already. Then it is told what it
+//! should have been told first. What stays, on some later kernels too, is a signal in the very moment of the answer, which
+//! looks like one that arrived.
 
 use crate::limits;
 use std::collections::BTreeMap;
