@@ -268,12 +268,21 @@ pub const REAP_PAUSE: Duration = Duration::from_millis(2);
 
 // --- the socket guard (DESIGN §4.11) ---------------------------------------------------------------------------------
 
-/// Threads that wait for a command's connect. One works, one waits, so that a slow connect delays no other.
+/// Threads that stand by for a command's connect. One takes a call and may have to stay with it, one takes the next.
 pub const GUARD_THREADS_STANDING: usize = 2;
-/// Threads at most. More connects that block at once wait for one of these; a container has 256 processes and threads.
-pub const GUARD_THREADS_MAX: usize = 24;
+/// Connects of commands that may wait at once, each with a thread of ours; a container often has 256 processes and threads.
+/// Any more end with `EAGAIN` when they do not succeed at once, rather than hold up others.
+pub const GUARD_WAITS_MAX: usize = 64;
+/// Between two looks at the connects that wait: this late a caller gets its signal, and is the thread of a dead one free.
+pub const GUARD_LOOK: Duration = Duration::from_millis(50);
+/// Pause between two attempts to have a thread leave a call that was broken off; the first can come before it waits.
+pub const GUARD_LEAVE: Duration = Duration::from_millis(2);
+/// How often that is tried before the caller's next call is served all the same; one on a dead mount may never leave.
+pub const GUARD_LEAVE_TRIES: usize = 100;
+/// Answers kept for a caller whose wait a signal has ended; one that died never asks.
+pub const GUARD_LOST_MAX: usize = 64;
 /// After this long without work a thread beyond the standing ones ends.
-pub const GUARD_THREAD_IDLE: Duration = Duration::from_secs(5);
+pub const GUARD_THREAD_IDLE: Duration = Duration::from_secs(1);
 /// How often a path is resolved again because something was renamed meanwhile; a rename storm must not hold a thread.
 pub const RESOLVE_TRIES: usize = 1_000;
 /// Bytes of a guard thread's stack.

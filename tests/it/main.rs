@@ -13,6 +13,8 @@ mod bash;
 mod cases;
 mod catalogue;
 mod checkout;
+#[cfg(target_os = "linux")]
+mod connects;
 mod credentials;
 mod devhost;
 mod enter;

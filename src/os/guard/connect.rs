@@ -2,9 +2,10 @@
 #![allow(unsafe_code)]
 
 use super::listener::{self, Call};
+use super::lost::Lost;
 use super::resolve::{self, Protected};
+use super::waits::{Cause, Wait};
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
@@ -13,41 +14,64 @@ const ADDRESS_MAX: usize = mem::size_of::<libc::sockaddr_storage>();
 /// Where the path begins in a Unix address.
 const PATH_AT: usize = mem::offset_of!(libc::sockaddr_un, sun_path);
 
+/// `ERESTARTSYS`, which never leaves the kernel: the call is made again if the signal's handler wants that or there is none,
+/// else it ends with `EINTR`.
+const RESTART: i32 = 512;
+
 /// How it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// 0 or the errno of the call.
-    Done(i32),
+    /// The errno of a call that went no further than our own looking.
+    Failed(i32),
+    /// 0 or the errno of a connect that was made on the socket with this cookie.
+    Made(i32, Option<u64>),
     /// It was to a socket of the host's.
     Refused,
     /// The caller is gone.
     Gone,
 }
 
-/// Copies what the call refers to, judges the copy, and connects. `before_wait` is told when the connect may block.
+/// Copies what the call refers to, judges the copy, and connects.
 pub(super) fn serve(
     listener: BorrowedFd<'_>,
     call: &Call,
     protected: &Protected,
-    before_wait: impl FnOnce(),
+    lost: &Lost,
+    wait: &Wait<'_>,
 ) -> Outcome {
     match prepared(listener, call, protected) {
         Ok(Prepared::Go { socket, address, path }) => {
-            if !is_nonblocking(&socket) {
-                before_wait();
+            let cookie = || option(&socket, libc::SO_COOKIE).ok();
+            if let Some(errno) = lost.take(call.thread, cookie) {
+                return Outcome::Made(errno, cookie());
             }
-            let errno = connect(&socket, &address);
+            let errno = match connect(&socket, &address, wait) {
+                Ok(errno) => errno,
+                Err(cause) => return broken_off(cause, &socket),
+            };
             drop(path);
             if errno == 0 && reached(&socket, protected) {
                 // SAFETY: a number; both directions end before the caller returns from its call.
                 unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_RDWR) };
                 return Outcome::Refused;
             }
-            Outcome::Done(errno)
+            Outcome::Made(errno, cookie())
         }
         Ok(Prepared::Refused) => Outcome::Refused,
         Ok(Prepared::Gone) => Outcome::Gone,
-        Err(errno) => Outcome::Done(errno as i32),
+        Err(errno) => Outcome::Failed(errno as i32),
+    }
+}
+
+/// What the kernel would say.
+fn broken_off(cause: Cause, socket: &OwnedFd) -> Outcome {
+    // A wait with an end of its own is not taken up again.
+    let timed = || option::<[i64; 2]>(socket, libc::SO_SNDTIMEO).is_ok_and(|time| time != [0, 0]);
+    match cause {
+        Cause::Gone => Outcome::Gone,
+        Cause::Signal if timed() => Outcome::Failed(libc::EINTR),
+        Cause::Signal => Outcome::Failed(RESTART),
+        Cause::Crowded => Outcome::Failed(libc::EAGAIN),
     }
 }
 
@@ -66,7 +90,8 @@ fn prepared(listener: BorrowedFd<'_>, call: &Call, protected: &Protected) -> Res
     // The kernel takes both as `int`.
     let (number, length) = (call.arguments[0] as i32, call.arguments[2] as i32);
     let socket = listener::duplicate(call, number).map_err(errno)?;
-    let domain = domain(&socket)?;
+    // Its own kind, which never changes.
+    let domain: i32 = option(&socket, libc::SO_DOMAIN)?;
     let length = usize::try_from(length).ok().filter(|length| *length <= ADDRESS_MAX).ok_or(Errno::EINVAL)?;
     let mut address = vec![0; length];
     listener::read_memory(call, call.arguments[1], &mut address).map_err(errno)?;
@@ -95,14 +120,14 @@ fn errno(error: std::io::Error) -> Errno {
     Errno::from_raw(error.raw_os_error().unwrap_or(libc::EPERM))
 }
 
-/// The socket's own kind, which never changes; an error for what is no socket.
-fn domain(socket: &OwnedFd) -> Result<i32, Errno> {
-    let mut domain = 0_i32;
-    let mut length = mem::size_of::<i32>() as libc::socklen_t;
-    let (socket, value) = (socket.as_raw_fd(), (&raw mut domain).cast());
-    // SAFETY: the kernel writes at most `length` bytes to `domain`.
-    match unsafe { libc::getsockopt(socket, libc::SOL_SOCKET, libc::SO_DOMAIN, value, &raw mut length) } {
-        0 => Ok(domain),
+/// A number, or numbers, the kernel has for this socket; an error for what is no socket.
+fn option<T: Default + Copy>(socket: &OwnedFd, name: i32) -> Result<T, Errno> {
+    let mut value = T::default();
+    let mut length = mem::size_of::<T>() as libc::socklen_t;
+    let (socket, place) = (socket.as_raw_fd(), (&raw mut value).cast());
+    // SAFETY: the kernel writes at most `length` bytes to `value`, which is plain numbers.
+    match unsafe { libc::getsockopt(socket, libc::SOL_SOCKET, name, place, &raw mut length) } {
+        0 => Ok(value),
         _ => Err(Errno::last()),
     }
 }
@@ -123,16 +148,17 @@ fn unix_address(path: &str) -> Vec<u8> {
     [&family, path.as_bytes(), &[0]].concat()
 }
 
-fn is_nonblocking(socket: &OwnedFd) -> bool {
-    fcntl(socket, FcntlArg::F_GETFL).is_ok_and(|flags| flags & OFlag::O_NONBLOCK.bits() != 0)
-}
-
-fn connect(socket: &OwnedFd, address: &[u8]) -> i32 {
+/// 0 or the errno; an error when it waited and was broken off. A TCP connection is then still being made, as after any
+/// signal, and the next call on the socket waits on for it.
+fn connect(socket: &OwnedFd, address: &[u8], wait: &Wait<'_>) -> Result<i32, Cause> {
     let length = address.len() as libc::socklen_t;
-    // SAFETY: the kernel reads `length` bytes of the address, and copies them before it looks at them.
-    match unsafe { libc::connect(socket.as_raw_fd(), address.as_ptr().cast(), length) } {
-        0 => 0,
-        _ => Errno::last_raw(),
+    loop {
+        // SAFETY: the kernel reads `length` bytes of the address, and copies them before it looks at them.
+        let result = unsafe { libc::connect(socket.as_raw_fd(), address.as_ptr().cast(), length) };
+        match if result == 0 { 0 } else { Errno::last_raw() } {
+            libc::EINTR => wait.broken_off().map_or(Ok(()), Err)?,
+            errno => return Ok(errno),
+        }
     }
 }
 

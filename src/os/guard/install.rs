@@ -93,7 +93,8 @@ impl Installer {
             if self.channel < 0 {
                 return if set(0) == 0 { 0 } else { errno() };
             }
-            // Once the supervisor has taken a call, only a deadly signal may break it off: it might be made twice otherwise.
+            // Once the supervisor has taken a call, only a deadly signal may break it off: it might be made twice otherwise,
+            // and most take less time than a signal is worth. Of those that wait the supervisor gives it back itself.
             // Kernels before 5.19 do not know that flag.
             let wanted = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
             let mut listener = set(wanted | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV);

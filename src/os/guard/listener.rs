@@ -14,6 +14,13 @@ pub(super) struct Call {
     pub(super) arguments: [u64; 6],
 }
 
+impl Call {
+    /// Did the same thread make this one after that? The kernel numbers the calls of a listener one by one.
+    pub(super) fn follows(&self, other: &Self) -> bool {
+        self.thread == other.thread && self.id.wrapping_sub(other.id).cast_signed() > 0
+    }
+}
+
 /// Do kernel and we mean the same structures?
 pub(super) fn sizes_agree() -> bool {
     // SAFETY: the kernel fills in three numbers.
@@ -51,11 +58,11 @@ pub(super) fn waits(listener: BorrowedFd<'_>, call: &Call) -> bool {
     unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &raw const call.id) == 0 }
 }
 
-/// Answers with 0 or an errno. A caller that is gone is no matter.
-pub(super) fn answer(listener: BorrowedFd<'_>, call: &Call, errno: i32) {
+/// Answers with 0 or an errno. False when nobody waits for it any more.
+pub(super) fn answer(listener: BorrowedFd<'_>, call: &Call, errno: i32) -> bool {
     let response = libc::seccomp_notif_resp { id: call.id, val: 0, error: -errno, flags: 0 };
     // SAFETY: the kernel reads the structure.
-    unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw const response) };
+    unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw const response) == 0 }
 }
 
 /// The caller's descriptor, duplicated: the same open socket, whatever the caller does to its own number meanwhile.

@@ -9,9 +9,10 @@
 //!   of the host's, makes the connection itself, *to what it has opened*. Nothing is looked at twice, so nothing can be
 //!   exchanged in between. All other sockets work as before; TCP too goes this way, since the filter sees only a pointer
 //!   to the address. What differs: the other side of a Unix socket sees the runner's process number, not the child's; a
-//!   process that made itself unreadable, or took another user id, cannot connect to Unix sockets; and a signal whose
-//!   handler does not ask for a restart can end a `connect` before it has begun, for the few microseconds until the
-//!   supervisor has taken the call.
+//!   process that made itself unreadable, or took another user id, cannot connect to Unix sockets; of the connects that
+//!   wait, those above a bound end with `EAGAIN`; and a signal whose handler does not ask for a restart can end a `connect`
+//!   before it has begun, for the few microseconds until the supervisor has taken the call: no filter can prevent that.
+//!   From then on a signal ends only a `connect` that waits, as without the guard, if a little later.
 //! - **deny**: where the kernel or the engine does not allow that, children can make no Unix sockets, only pairs.
 //! - **allow**: no filter.
 //!
@@ -21,12 +22,15 @@
 //! When the runner dies the kernel answers a guarded `connect` with `ENOSYS`: closed, not open.
 
 mod connect;
+mod crew;
 mod filter;
 mod install;
 mod listener;
+mod lost;
 mod resolve;
 mod supervisor;
 mod trial;
+mod waits;
 
 pub use install::{ChildFilter, Installer, without_unix_sockets};
 

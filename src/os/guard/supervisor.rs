@@ -1,22 +1,25 @@
 //! The threads that serve waiting calls.
 //!
 //! Threads of their own, not tasks: a `connect` may block, and a busy runtime must not slow down its children. All wait on
-//! one epoll set; each takes one call and sees it to its end. When one may block and no other is waiting, it first starts
-//! another.
+//! one epoll set; each takes one call and sees it to its end, which holds up nobody else: another is always there for the
+//! next call (`crew`), and whose caller has lost interest is broken off (`waits`). When as many as may be are waiting, a
+//! call that does not succeed at once ends with `EAGAIN`.
 #![allow(unsafe_code)]
 
 use super::connect::{self, Outcome};
-use super::listener;
+use super::crew::{Crew, Leave};
+use super::listener::{self, Call};
+use super::lost::Lost;
 use super::resolve::Protected;
+use super::waits::{self, Waits};
 use crate::limits;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use nix::sys::signal::{SigSet, SigmaskHow, pthread_sigmask};
 use nix::sys::socket::{AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg, socketpair};
 use std::collections::BTreeMap;
 use std::io::{self, IoSliceMut};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const STOP: u64 = 0;
@@ -37,8 +40,9 @@ struct Shared {
     inbox: OwnedFd,
     listeners: Mutex<BTreeMap<u64, Arc<OwnedFd>>>,
     next: AtomicU64,
-    threads: AtomicUsize,
-    idle: AtomicUsize,
+    crew: Mutex<Crew>,
+    waits: Waits,
+    lost: Lost,
     refused: AtomicU64,
     protected: Protected,
 }
@@ -57,16 +61,19 @@ impl Supervisor {
             inbox,
             listeners: Mutex::default(),
             next: AtomicU64::new(FIRST_LISTENER),
-            threads: AtomicUsize::new(0),
-            idle: AtomicUsize::new(0),
+            crew: Mutex::default(),
+            waits: Waits::default(),
+            lost: Lost::default(),
             refused: AtomicU64::new(0),
             protected,
         });
         shared.epoll.add(&shared.stop, EpollEvent::new(EpollFlags::EPOLLIN, STOP))?;
         shared.epoll.add(&shared.inbox, EpollEvent::new(once(), INBOX))?;
+        waits::prepare()?;
         let supervisor = Self { shared: shared.clone(), channel: Arc::new(channel) };
+        shared.spawn(|shared| shared.waits.watch())?;
         for _ in 0..limits::GUARD_THREADS_STANDING {
-            shared.spawn()?;
+            shared.reinforce(&mut shared.crew())?;
         }
         Ok(supervisor)
     }
@@ -86,6 +93,7 @@ impl Drop for Supervisor {
         self.shared.stopping.store(true, Ordering::Relaxed);
         let _ = self.shared.stop.write(1);
         self.shared.listeners().clear();
+        self.shared.waits.stop();
     }
 }
 
@@ -99,38 +107,54 @@ impl Shared {
         self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn spawn(self: &Arc<Self>) -> io::Result<()> {
-        let shared = self.clone();
-        self.threads.fetch_add(1, Ordering::Relaxed);
-        let started = std::thread::Builder::new()
-            .name("ax-guard".to_owned())
-            .stack_size(limits::GUARD_STACK_BYTES)
-            .spawn(move || {
-                // Signals are for the runtime's threads.
-                let _ = pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None);
-                shared.work();
-                shared.threads.fetch_sub(1, Ordering::Relaxed);
-            });
-        if started.is_err() {
-            self.threads.fetch_sub(1, Ordering::Relaxed);
-        }
-        started.map(drop)
+    fn crew(&self) -> MutexGuard<'_, Crew> {
+        self.crew.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn spawn(self: &Arc<Self>, work: impl FnOnce(Arc<Self>) + Send + 'static) -> io::Result<()> {
+        let shared = self.clone();
+        let builder = std::thread::Builder::new().name("ax-guard".to_owned()).stack_size(limits::GUARD_STACK_BYTES);
+        builder
+            .spawn(move || {
+                waits::ready();
+                work(shared);
+            })
+            .map(drop)
+    }
+
+    fn reinforce(self: &Arc<Self>, crew: &mut Crew) -> io::Result<()> {
+        self.spawn(|shared| shared.work())?;
+        crew.joined();
+        Ok(())
+    }
+
+    /// May this thread stay with its call as long as it takes? Not if no other could take the next one.
+    fn go(self: &Arc<Self>) -> bool {
+        let mut crew = self.crew();
+        match crew.go() {
+            Leave::Relief if self.reinforce(&mut crew).is_ok() => crew.go() == Leave::Granted,
+            leave => leave == Leave::Granted,
+        }
+    }
+
+    /// Ends with its thread.
     fn work(self: &Arc<Self>) {
         let patience =
             u16::try_from(limits::GUARD_THREAD_IDLE.as_millis()).map_or(EpollTimeout::NONE, EpollTimeout::from);
         loop {
             let mut events = [EpollEvent::empty()];
-            self.idle.fetch_add(1, Ordering::Relaxed);
             let waited = self.epoll.wait(&mut events, patience);
-            self.idle.fetch_sub(1, Ordering::Relaxed);
             if self.stopping.load(Ordering::Relaxed) {
                 return;
             }
             match waited {
-                Ok(0) if self.threads.load(Ordering::Relaxed) > limits::GUARD_THREADS_STANDING => return,
-                Ok(0) | Err(nix::errno::Errno::EINTR) => {}
+                Ok(0) => {
+                    let mut crew = self.crew();
+                    if crew.can_spare_one() {
+                        return crew.left();
+                    }
+                }
+                Err(nix::errno::Errno::EINTR) => {}
                 Ok(_) => match events[0].data() {
                     STOP => return,
                     INBOX => self.welcome(),
@@ -168,18 +192,33 @@ impl Shared {
         let call = listener::receive(listener.as_fd());
         let _ = self.epoll.modify(&listener, &mut EpollEvent::new(once(), token));
         let Ok(call) = call else { return };
-        let before_wait = || {
-            if self.idle.load(Ordering::Relaxed) == 0
-                && self.threads.load(Ordering::Relaxed) < limits::GUARD_THREADS_MAX
-            {
-                let _ = self.spawn();
-            }
-        };
-        match connect::serve(listener.as_fd(), &call, &self.protected, before_wait) {
-            Outcome::Done(errno) => listener::answer(listener.as_fd(), &call, errno),
+        let patient = self.go();
+        let wait = self.waits.enter(&listener, call, patient);
+        if self.stopping.load(Ordering::Relaxed) {
+            // There may be no watcher any more.
+            return;
+        }
+        let outcome = connect::serve(listener.as_fd(), &call, &self.protected, &self.lost, &wait);
+        self.settle(listener.as_fd(), &call, outcome);
+        drop(wait);
+        if patient {
+            self.crew().back();
+        }
+    }
+
+    fn settle(&self, listener: BorrowedFd<'_>, call: &Call, outcome: Outcome) {
+        match outcome {
             Outcome::Gone => {}
+            Outcome::Failed(errno) => {
+                listener::answer(listener, call, errno);
+            }
+            Outcome::Made(errno, cookie) => {
+                if !listener::answer(listener, call, errno) {
+                    self.lost.keep(call.thread, cookie, errno);
+                }
+            }
             Outcome::Refused => {
-                listener::answer(listener.as_fd(), &call, libc::EACCES);
+                listener::answer(listener, call, libc::EACCES);
                 let refused = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
                 if refused <= limits::GUARD_LOGGED_MAX {
                     tracing::warn!(component = "guard", process = call.thread, refused, "host_socket_refused");
