@@ -74,7 +74,7 @@ closed_ways() {
   SEEN="exit $RC: $(grep SENT "$TMP/out" | paste -sd' ') $ERR"
   check "N09 no socket family but the four that are needed" eval "[ $RC = 0 ] && ! grep -q SENT '$TMP/out'"
   SEEN=$(in_agent nft -j list ruleset)
-  for hook in output input forward; do
+  for hook in output input forward postrouting; do
     check "rules: $hook is hooked with policy drop in family inet" \
       eval "printf '%s' \"\$SEEN\" | jq -e '[.nftables[].chain? | select(. and .family==\"inet\" and .hook==\"$hook\" and .policy==\"drop\")] | length == 1' >/dev/null"
   done
@@ -104,6 +104,63 @@ EOF
   check "N02 an embedded resolver behind a port rewrite hears nothing" [ "$RC" = 0 -a ! -s "$TMP/resolver" ]
   SEEN=$(in_agent nft list tables)
   check "other tables are left alone" eval "printf '%s' \"\$SEEN\" | grep -q 'table ip engine'"
+  translated_loopback
+}
+
+# A translation of somebody else's that turns loopback into a way out, or into the engine's resolver.
+translated_loopback() {
+  reset_rules
+  in_agent sysctl -qw net.ipv4.conf.all.route_localnet=1
+  cat >"$TMP/platform" <<EOF
+table ip platform {
+  chain out {
+    type nat hook output priority -100
+    ip daddr 127.0.0.53 udp dport 53 dnat to 8.8.8.8:53
+    ip daddr 127.0.0.54 tcp dport 80 dnat to 1.2.3.4:80
+    ip daddr 127.0.0.55 udp dport 53 dnat to 127.0.0.11:40053
+    ip daddr 127.0.0.56 tcp dport 80 dnat to $PEER4:3128
+    ip daddr 1.2.3.4 tcp dport 81 dnat to $PEER4:81
+  }
+  chain post { type nat hook postrouting priority 100; oifname "eth0" masquerade; }
+}
+EOF
+  cat >"$TMP/translated" <<'EOF'
+import socket, sys
+for to in ("127.0.0.53", 53), ("127.0.0.55", 53):
+    try:
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"CANARY", to)
+        print(to[0], "SENT")
+    except OSError as error:
+        print(to[0], error)
+for to in ("127.0.0.54", 80), ("1.2.3.4", 81), ("127.0.0.56", 80):
+    c = socket.socket()
+    c.settimeout(60 if to[0] in sys.argv else 1)
+    try:
+        c.connect(to)
+        print(to[0], "CONNECTED", c.recv(40))
+    except OSError as error:
+        print(to[0], error)
+EOF
+  : >"$TMP/resolver"
+  in_agent nft -f "$TMP/platform"
+  sniff_start
+  run_enter AX_NET_POLICY=none -- -- /usr/bin/python3 "$TMP/translated"
+  sniff_stop "$NOISE"
+  SEEN="exit $RC, $PACKETS packets: $SHOWN $OUT $ERR"
+  check "N02 none, loopback translated to the outside: nothing leaves" [ "$RC" = 0 -a "$PACKETS" = 0 ]
+  SEEN="$(wc -c <"$TMP/resolver") bytes at the resolver: $OUT"
+  check "N02 none, loopback translated: the sender is told, and the engine's resolver hears nothing" \
+    eval "[ ! -s '$TMP/resolver' ] && ! grep -qE 'SENT|CONNECTED' '$TMP/out'"
+  reset_rules
+  in_agent nft -f "$TMP/platform"
+  sniff_start
+  run_enter AX_NET_POLICY=allow AX_NET_ALLOW=$PEER4:3128,1.2.3.4:81 -- -- /usr/bin/python3 "$TMP/translated" 127.0.0.56
+  sniff_stop "$ALLOWED_TUPLE"
+  SEEN="exit $RC, $PACKETS packets: $SHOWN $OUT $ERR"
+  check "N02 allow, a destination translated to one that is not allowed: nothing leaves" [ "$RC" = 0 -a "$PACKETS" = 0 ]
+  check "allow: loopback translated to what is allowed answers" grep -q '127.0.0.56 CONNECTED.*greeting' "$TMP/out"
+  in_agent sysctl -qw net.ipv4.conf.all.route_localnet=0
+  reset_rules
 }
 
 open_ways() {
@@ -401,7 +458,7 @@ EOF
     sleep 0.1
     tables=$(in_agent nft -j list ruleset | jq '[.nftables[].rule? | select(.)] | length')
     SEEN="$tables rules after a kill at $step s"
-    check "N04 killed at $step s: $tables rules, all or none" [ "$tables" = 0 -o "$tables" = 5 ]
+    check "N04 killed at $step s: $tables rules, all or none" [ "$tables" = 0 -o "$tables" = 8 ]
   done
   reset_rules
   run_enter AX_NET_POLICY=none -- -- true
