@@ -33,6 +33,8 @@ pub(crate) fn run(args: Vec<OsString>) -> Result<u8, Failure> {
     // A socket below the packet rules, or a directory of the machine's, that whoever started us forgot to close.
     os::close_inherited();
     os::hear_children().map_err(|error| Failure::Privilege(error.to_string()))?;
+    os::signals::disregard_others();
+    os::signals::disregard_file_size();
     let signals =
         Signals::block(&[]).map_err(|errno| Failure::Privilege(format!("signals cannot be blocked: {errno}")))?;
     let options = cli::read(args).map_err(|error| Failure::Policy(format!("{error}; see ax-runner enter --help")))?;

@@ -295,7 +295,7 @@ exec "$@"
 EOF
   printf '#!/bin/sh\nexit 1\n' >"$TMP/nft-fails"
   printf '#!/bin/sh\nexit 0\n' >"$TMP/nft-nothing"
-  printf '#!/bin/sh\nsleep 30 & sleep 30\n' >"$TMP/nft-hangs"
+  printf '#!/bin/sh\necho $$ >%s\nsleep 30 & sleep 30\n' "$TMP/nft-group" >"$TMP/nft-hangs"
   printf '#!/bin/sh\nyes\n' >"$TMP/nft-floods"
   printf '#!/bin/sh\necho garbage\n' >"$TMP/nft-babbles"
   printf '#!/bin/sh\necho "{ \\"nftables\\": [ { \\"table\\""\n' >"$TMP/nft-breaks-off"
@@ -319,9 +319,11 @@ EOF
     with_nft "$TMP/nft-${stub%%:*}"
     refused "N04 nft that ${stub%%:*}" 77 "${stub#*:}" AX_NET_POLICY=none
   done
-  wait_for '! pgrep -f "$TMP/nft-hangs" >/dev/null'
-  SEEN=$(pgrep -af "$TMP/nft-hangs")
-  check "N04 nothing of a hanging nft is left" [ -z "$SEEN" ]
+  local group
+  group=$(cat "$TMP/nft-group")
+  wait_for "! alive $group"
+  SEEN=$(ps -eo pgid=,stat=,args= | grep "^ *$group ")
+  check "N04 nothing of a hanging nft is left" eval '[ -n "$group" ] && ! alive "$group"'
   cp "$TMP/nft-real" "$TMP/nft-mode"
   chmod 644 "$TMP/nft-mode"
   with_nft "$TMP/nft-mode"
