@@ -248,6 +248,22 @@ policies_that_do_not_start() {
   refused "N04 a policy that cannot be read" 78 'cannot be read' -- --policy /proc/self/mem
   refused "N04 a list that is not text" 78 AX_NET_ALLOW AX_NET_POLICY=gate AX_NET_ALLOW=$'10.0.0.2:80\xff'
   mkfifo "$TMP/fifo"
+  printf 'mode = "none"\n' >"$TMP/mine.toml"
+  chown 1000 "$TMP/mine.toml"
+  refused "N04 a policy the agent owns" 78 'mine.toml.*chmod' -- --policy "$TMP/mine.toml"
+  chown 0 "$TMP/mine.toml"
+  chmod 666 "$TMP/mine.toml"
+  refused "N04 a policy anybody can write" 78 'mine.toml.*read-only' AX_NET_POLICY="$TMP/mine.toml"
+  chmod 644 "$TMP/mine.toml"
+  mkdir -m 777 "$TMP/open"
+  cp "$TMP/mine.toml" "$TMP/open"
+  refused "N04 a policy in a directory anybody can write" 78 "can write in $TMP/open" -- --policy "$TMP/open/mine.toml"
+  ln -s "$TMP/mine.toml" "$TMP/open/link"
+  refused "N04 a link to a policy, where anybody can put another" 78 "can write in $TMP/open" -- --policy "$TMP/open/link"
+  refused "N04 a policy in the workspace" 78 workspace AX_WORKSPACE="$TMP" -- --policy "$TMP/mine.toml"
+  install -m 600 -o 1000 /dev/null "$TMP/mine.env"
+  refused "an environment file the agent owns" 78 mine.env AX_NET_POLICY=none -- --env-file "$TMP/mine.env"
+  mounted_policy
   refused "N04 a policy that is a pipe" 78 'regular file' -- --policy "$TMP/fifo"
   refused "N04 isolated with a network" 77 eth0 AX_NET_POLICY=isolated
   refused "unknown option" 78 polcy -- --polcy
@@ -257,6 +273,26 @@ policies_that_do_not_start() {
   refused "a workspace in a system path" 78 AX_WORKSPACE AX_NET_POLICY=none AX_WORKSPACE=/etc/ws
   reset_rules
   swapped_policy
+}
+
+# As Kubernetes mounts a ConfigMap: links to links in a directory with mode 2777, read-only.
+mounted_policy() {
+  local volume=$TMP/volume
+  mkdir -m 2777 "$volume" "$volume/..2026_10_05"
+  printf 'mode = "none"\n' >"$volume/..2026_10_05/policy.toml"
+  chown -R 0:1000 "$volume"
+  chmod 664 "$volume/..2026_10_05/policy.toml"
+  ln -s ..2026_10_05 "$volume/..data"
+  ln -s ..data/policy.toml "$volume/policy.toml"
+  refused "N04 a policy in a volume the agent can write" 78 "$volume" -- --policy "$volume/policy.toml"
+  printf 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" || exit 99\nshift\nexec "$@"\n' >"$TMP/read-only"
+  WRAP="bash $TMP/read-only $volume" run_enter -- --policy "$volume/policy.toml" -- true
+  SEEN="exit $RC: $ERR"
+  check "N04 a policy in a read-only volume, as a ConfigMap is" [ "$RC" = 0 ]
+  WRAP="bash $TMP/read-only $volume" run_enter AX_NET_POLICY=external AX_WORKSPACE="$volume" -- -- true
+  SEEN="exit $RC: $ERR"
+  check "a read-only workspace: the remedy is a mount" eval "[ $RC = 0 ] && grep -q ': mount it writable.*workspace_unusable' '$TMP/err'"
+  reset_rules
 }
 
 # The file is put in place of another while it is read: one of both holds, whole.
