@@ -145,6 +145,7 @@ EOF
   in_agent nft -f "$TMP/platform"
   sniff_start
   run_enter AX_NET_POLICY=none -- -- /usr/bin/python3 "$TMP/translated"
+  sniff_quiet # with rules and translation in place
   sniff_stop "$NOISE"
   SEEN="exit $RC, $PACKETS packets: $SHOWN $OUT $ERR"
   check "N02 none, loopback translated to the outside: nothing leaves" [ "$RC" = 0 -a "$PACKETS" = 0 ]
@@ -155,6 +156,7 @@ EOF
   in_agent nft -f "$TMP/platform"
   sniff_start
   run_enter AX_NET_POLICY=allow AX_NET_ALLOW=$PEER4:3128,1.2.3.4:81 -- -- /usr/bin/python3 "$TMP/translated" 127.0.0.56
+  sniff_quiet # with rules and translation in place
   sniff_stop "$ALLOWED_TUPLE"
   SEEN="exit $RC, $PACKETS packets: $SHOWN $OUT $ERR"
   check "N02 allow, a destination translated to one that is not allowed: nothing leaves" [ "$RC" = 0 -a "$PACKETS" = 0 ]
