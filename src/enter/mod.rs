@@ -31,6 +31,7 @@ pub(crate) mod resolve;
 mod ruleset;
 mod signals;
 mod steps;
+mod trust;
 pub(crate) mod workdir;
 
 use crate::log::escaped;

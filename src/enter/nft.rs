@@ -2,6 +2,7 @@
 
 use super::signals::{Signals, Woken};
 use crate::limits;
+use crate::os::privileges;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -25,6 +26,9 @@ pub(crate) enum NftError {
     /// It could not be started or waited for.
     #[error("{0} could not be run: {1}")]
     Start(PathBuf, String),
+    /// A limit we were started with.
+    #[error("the rules for nft cannot be written down: raise the limit on file sizes (ulimit -f, --ulimit fsize)")]
+    FileSize,
     /// It said no.
     #[error("nft ended with {0}: {1}")]
     Refused(String, String),
@@ -52,7 +56,10 @@ pub(crate) fn run(
     signals: &Signals,
     end: Instant,
 ) -> Result<Vec<u8>, NftError> {
-    let failed = |error: std::io::Error| NftError::Start(program.to_owned(), error.to_string());
+    let failed = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::FileTooLarge => NftError::FileSize,
+        _ => NftError::Start(program.to_owned(), error.to_string()),
+    };
     let deadline = end.min(Instant::now() + limits::NFT_DEADLINE);
     let mut child = start(program, args, input).map_err(failed)?;
     let ended = supervise(&mut child, signals, deadline)
@@ -75,7 +82,8 @@ fn start(program: &Path, args: &[&str], input: &str) -> std::io::Result<Child> {
     let mut stdin = File::from(memfd_create("ruleset", MFdFlags::MFD_CLOEXEC)?);
     stdin.write_all(input.as_bytes())?;
     stdin.rewind()?;
-    Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(args)
         .env_clear()
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
@@ -84,8 +92,10 @@ fn start(program: &Path, args: &[&str], input: &str) -> std::io::Result<Child> {
         .stdin(stdin)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .process_group(0)
-        .spawn()
+        .process_group(0);
+    privileges::unblock_signals_in_child(&mut command);
+    privileges::end_with_parent(&mut command);
+    command.spawn()
 }
 
 /// Reads both streams to their ends.

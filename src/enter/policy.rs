@@ -69,6 +69,8 @@ pub(crate) struct Policy {
     pub env_files: Vec<PathBuf>,
     /// Directory whose files are copied into the home directory.
     pub home_seed: Option<PathBuf>,
+    /// The file it was read from.
+    pub file: Option<PathBuf>,
     /// Where the policy came from, for messages.
     pub source: String,
 }
@@ -169,6 +171,7 @@ impl Policy {
             enforced_by: None,
             env_files: vec![],
             home_seed: None,
+            file: None,
             source,
         };
         policy.completed(allow, env)
@@ -203,6 +206,7 @@ impl Policy {
             enforced_by: file.enforced_by,
             env_files: file.env_files,
             home_seed: file.home_seed,
+            file: Some(path.to_owned()),
             source: name,
         };
         policy.completed(allow.transpose()?, env)

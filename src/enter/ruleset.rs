@@ -4,6 +4,10 @@
 //! translation: an embedded resolver at 127.0.0.11 is judged before NAT gives its packets another port, and no
 //! `established` state lets an old flow through. Replies are recognised by not being an opening segment.
 //!
+//! A translation of somebody else's may send on what was judged to be loopback, so `postrouting` judges again behind all of
+//! them, by where a packet goes now. No mark is carried over: an allowed destination that is translated to one that is not
+//! has no way back through `input`, which sees the true sender.
+//!
 //! The first two lines of the text make a reload replace the table in one transaction. A table once loaded is never
 //! removed by us: taking it away could only open something.
 
@@ -15,7 +19,9 @@ use std::net::{IpAddr, SocketAddr};
 /// Name of our table.
 pub(crate) const TABLE: &str = "ax_egress";
 /// Before raw (-300), connection tracking (-200) and destination NAT (-100).
-const PRIORITY: i64 = -310;
+const BEFORE_ALL: i64 = -310;
+/// Behind source NAT (100) and the helpers of connection tracking (300).
+const BEHIND_ALL: i64 = 310;
 
 /// The text for `nft -f -`.
 pub(crate) fn render(allowed: &BTreeSet<SocketAddr>) -> String {
@@ -30,8 +36,8 @@ pub(crate) fn render(allowed: &BTreeSet<SocketAddr>) -> String {
             );
         }
     }
-    for chain in CHAINS {
-        let _ = writeln!(text, "  chain {chain} {{\n    type filter hook {chain} priority {PRIORITY}; policy drop;");
+    for (chain, priority) in CHAINS {
+        let _ = writeln!(text, "  chain {chain} {{\n    type filter hook {chain} priority {priority}; policy drop;");
         for rule in rules(chain, allowed) {
             let _ = writeln!(text, "    {} comment \"{}\"", rule.text, rule.name);
         }
@@ -48,7 +54,9 @@ pub(crate) struct Listing {
     pub refused: u64,
 }
 
-const CHAINS: [&str; 3] = ["output", "input", "forward"];
+/// Each named after its hook.
+const CHAINS: [(&str, i64); 4] =
+    [("output", BEFORE_ALL), ("input", BEFORE_ALL), ("forward", BEFORE_ALL), ("postrouting", BEHIND_ALL)];
 
 struct Rule {
     /// Its comment, by which it is found again.
@@ -75,6 +83,14 @@ const REFUSE_TCP: Rule = Rule {
 };
 const REFUSE: Rule =
     Rule { name: "refuse", text: "counter reject with icmpx admin-prohibited", verdict: "reject", matches: &[] };
+/// The same where the kernel cannot reject any more. The sender's call fails all the same.
+const RESOLVER_BEHIND: Rule = Rule {
+    name: "engine resolver, translated",
+    text: "ip daddr 127.0.0.11 counter drop",
+    verdict: "drop",
+    matches: &["127.0.0.11"],
+};
+const REFUSE_BEHIND: Rule = Rule { name: "refuse translated", text: "counter drop", verdict: "drop", matches: &[] };
 const LOOPBACK_OUT: Rule =
     Rule { name: "loopback out", text: "oifname \"lo\" accept", verdict: "accept", matches: &["lo"] };
 const LOOPBACK_IN: Rule =
@@ -128,12 +144,17 @@ const NEIGHBOUR_IN: Rule = Rule { name: "neighbours in", ..NEIGHBOUR_OUT };
 fn rules(chain: &str, allowed: &BTreeSet<SocketAddr>) -> Vec<Rule> {
     let (v4, v6) = (of(allowed, 4).next().is_some(), of(allowed, 6).next().is_some());
     let mut list = Vec::new();
+    let onward = || v4.then_some(OUT4).into_iter().chain(v6.then_some([OUT6, NEIGHBOUR_OUT]).into_iter().flatten());
     match chain {
         "output" => {
             list.extend([RESOLVER, LOOPBACK_OUT]);
-            list.extend(v4.then_some(OUT4));
-            list.extend(v6.then_some([OUT6, NEIGHBOUR_OUT]).into_iter().flatten());
+            list.extend(onward());
             list.extend([REFUSE_TCP, REFUSE]);
+        }
+        "postrouting" => {
+            list.extend([RESOLVER_BEHIND, LOOPBACK_OUT]);
+            list.extend(onward());
+            list.push(REFUSE_BEHIND);
         }
         "input" => {
             list.push(LOOPBACK_IN);
@@ -170,7 +191,7 @@ pub(crate) fn check(listing: &[u8], allowed: &BTreeSet<SocketAddr>) -> Result<Li
     check_sets(&ours("set"), allowed)?;
     let mut refused = 0;
     let listed = ours("rule");
-    for chain in CHAINS {
+    for (chain, _) in CHAINS {
         let mine: Vec<_> = listed.iter().filter(|rule| rule["chain"] == chain).collect();
         let expected = rules(chain, allowed);
         if mine.len() != expected.len() {
@@ -187,10 +208,10 @@ fn check_chains(chains: &[&Value]) -> Result<(), String> {
     if chains.len() != CHAINS.len() {
         return Err(format!("it has {} chains, not {}", chains.len(), CHAINS.len()));
     }
-    for name in CHAINS {
+    for (name, priority) in CHAINS {
         let chain = chains.iter().find(|chain| chain["name"] == name).ok_or(format!("the chain {name} is missing"))?;
         let right = chain["type"] == "filter" && chain["hook"] == name && chain["policy"] == "drop";
-        if !right || chain["prio"] != PRIORITY {
+        if !right || chain["prio"] != priority {
             return Err(format!("the chain {name} is not hooked with policy drop"));
         }
     }

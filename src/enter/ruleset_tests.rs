@@ -22,7 +22,7 @@ fn the_text_replaces_the_table_and_names_each_family_that_is_needed() {
     let text = render(&set(&[]));
     assert!(text.starts_with("table inet ax_egress\ndelete table inet ax_egress\ntable inet ax_egress {\n"));
     assert!(!text.contains("allowed4") && !text.contains("allowed6") && !text.contains("nd-neighbor"));
-    assert_eq!(text.matches("policy drop;").count(), 3);
+    assert_eq!(text.matches("policy drop;").count(), 4);
     let both = render(&allowed());
     assert!(both.contains("elements = { 10.99.0.2 . 3128 }") && both.contains("elements = { fd00::2 . 80 }"));
 }
@@ -49,11 +49,12 @@ fn every_departure_is_noticed() {
         assert!(judged(&document).is_err(), "object {index} is not missed");
     }
     type Change = fn(&mut Value);
-    let changes: [(&str, Change); 9] = [
+    let changes: [(&str, Change); 10] = [
         ("dormant", |d| find(d, "table", "name", "ax_egress")["flags"] = "dormant".into()),
         ("policy", |d| find(d, "chain", "name", "output")["policy"] = "accept".into()),
         ("hook", |d| find(d, "chain", "name", "output")["hook"] = "input".into()),
         ("priority", |d| find(d, "chain", "name", "input")["prio"] = 0.into()),
+        ("before NAT", |d| find(d, "chain", "name", "postrouting")["prio"] = (-310).into()),
         ("verdict", |d| find(d, "rule", "comment", "refuse")["expr"][1] = serde_json::json!({"accept": null})),
         ("match", |d| find(d, "rule", "comment", "loopback out")["expr"][0]["match"]["right"] = "eth0".into()),
         ("no match", |d| {

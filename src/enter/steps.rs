@@ -5,7 +5,9 @@ use super::environment::Environment;
 use super::policy::{Mode, Policy};
 use super::report::{Level, Reporter};
 use super::signals::Signals;
-use super::{Failure, cli, engine, env_file, home, hosts, interfaces, launch, nft, probe, resolve, ruleset, workdir};
+use super::{
+    Failure, cli, engine, env_file, home, hosts, interfaces, launch, nft, probe, resolve, ruleset, trust, workdir,
+};
 use crate::os::privileges::{self, Bounding, Holdings, Identity};
 use crate::{limits, os};
 use caps::Capability;
@@ -33,6 +35,8 @@ pub(crate) fn run(args: Vec<OsString>) -> Result<u8, Failure> {
     // A socket below the packet rules, or a directory of the machine's, that whoever started us forgot to close.
     os::close_inherited();
     os::hear_children().map_err(|error| Failure::Privilege(error.to_string()))?;
+    os::signals::disregard_others();
+    os::signals::disregard_file_size();
     let signals =
         Signals::block(&[]).map_err(|errno| Failure::Privilege(format!("signals cannot be blocked: {errno}")))?;
     let options = cli::read(args).map_err(|error| Failure::Policy(format!("{error}; see ax-runner enter --help")))?;
@@ -50,17 +54,19 @@ pub(crate) fn run(args: Vec<OsString>) -> Result<u8, Failure> {
             policy.decided(isolated, holdings.can(Capability::CAP_NET_ADMIN), &environment)
         })
         .map_err(Failure::policy)?;
+    let workspace = environment.path("AX_WORKSPACE").map(Path::to_owned);
+    let identity = identity(&holdings, options.keep_root);
+    let agent = agent(identity, &holdings, workspace.clone());
     if options.print {
-        let refusal = load_files(&policy, &options.env_files, &mut environment).err();
+        let refusal = load_files(&policy, &options.env_files, &agent, &mut environment).err();
         return print(&printed(&policy, refusal.as_ref()));
     }
-    let drop = plan_drop(&holdings, &policy, options.keep_root)?;
-    let workspace = environment.path("AX_WORKSPACE").map(Path::to_owned);
-    let home = home_of(drop.identity.unwrap_or(Identity { uid: holdings.uids[1], gid: holdings.gids[1] }).uid);
+    let drop = plan_drop(&holdings, &policy, identity)?;
+    let home = home_of(agent.uid);
     if let Some(workspace) = &workspace {
         workdir::check(workspace, home.as_deref()).map_err(Failure::policy)?;
     }
-    load_files(&policy, &options.env_files, &mut environment)?;
+    load_files(&policy, &options.env_files, &agent, &mut environment)?;
     close_network(&policy, networks, &mut environment, &signals, report)?;
     give_up(&drop, &policy, report)?;
     environment.set(ENFORCED_BY, enforcer(&policy));
@@ -68,8 +74,33 @@ pub(crate) fn run(args: Vec<OsString>) -> Result<u8, Failure> {
     launch::launch(Job::read(options.command), &environment, signals)
 }
 
-fn load_files(policy: &Policy, more: &[PathBuf], environment: &mut Environment) -> Result<(), Failure> {
-    policy.env_files.iter().chain(more).try_for_each(|file| env_file::load(file, environment)).map_err(Failure::policy)
+/// Whom the payload runs as when it is not who we are.
+fn identity(holdings: &Holdings, keep_root: bool) -> Option<Identity> {
+    (holdings.uids.contains(&0) && !keep_root).then_some(AGENT)
+}
+
+fn agent(identity: Option<Identity>, holdings: &Holdings, workspace: Option<PathBuf>) -> trust::Agent {
+    let (uid, gids) = match identity {
+        Some(identity) => (identity.uid, vec![identity.gid]),
+        None => (holdings.uids[1], holdings.gids.iter().chain(&holdings.groups).copied().collect()),
+    };
+    trust::Agent { uid, gids, workspace }
+}
+
+/// Takes the environment files, and sees that neither they nor the policy are the agent's to write. When we are the agent
+/// an environment file must be: others could not read it.
+fn load_files(
+    policy: &Policy,
+    more: &[PathBuf],
+    agent: &trust::Agent,
+    environment: &mut Environment,
+) -> Result<(), Failure> {
+    let env_files = || policy.env_files.iter().chain(more);
+    env_files().try_for_each(|file| env_file::load(file, environment)).map_err(Failure::policy)?;
+    let is_agent = nix::unistd::geteuid().as_raw() == agent.uid;
+    let judged = env_files().filter(|_| !is_agent).map(|file| ("environment file", file));
+    let mut judged = policy.file.iter().map(|file| ("policy file", file)).chain(judged);
+    judged.try_for_each(|(what, file)| trust::check(what, file, agent)).map_err(Failure::policy)
 }
 
 fn enforcer(policy: &Policy) -> String {
@@ -88,7 +119,7 @@ struct Drop {
 }
 
 /// Decides what is given up and refuses early what could not be, while nothing has been touched.
-fn plan_drop(holdings: &Holdings, policy: &Policy, keep_root: bool) -> Result<Drop, Failure> {
+fn plan_drop(holdings: &Holdings, policy: &Policy, identity: Option<Identity>) -> Result<Drop, Failure> {
     if engine::is_privileged_container() {
         let remedy = "start it without --privileged, with --cap-drop=ALL and only the capabilities it needs";
         return Err(Failure::Privilege(format!("the container is privileged, so nothing here could hold: {remedy}")));
@@ -99,7 +130,7 @@ fn plan_drop(holdings: &Holdings, policy: &Policy, keep_root: bool) -> Result<Dr
     if policy.mode.is_enforced_here() {
         needed.push(Capability::CAP_NET_ADMIN);
     }
-    if root && !keep_root {
+    if identity.is_some() {
         needed.extend([Capability::CAP_SETUID, Capability::CAP_SETGID]);
     }
     if (root || policy.mode.is_enforced_here()) && holdings.set("bounding") != 0 {
@@ -114,7 +145,7 @@ fn plan_drop(holdings: &Holdings, policy: &Policy, keep_root: bool) -> Result<Dr
         return Err(lacking(&missing.join(", "), policy, holdings));
     }
     let bounding = if unprivileged { Bounding::Leave } else { Bounding::Empty };
-    Ok(Drop { identity: (root && !keep_root).then_some(AGENT), bounding })
+    Ok(Drop { identity, bounding })
 }
 
 fn lacking(missing: &str, policy: &Policy, holdings: &Holdings) -> Failure {

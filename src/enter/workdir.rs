@@ -1,5 +1,6 @@
 //! The workspace's place. It may be anywhere but where it would hide the image or the kernel's own trees.
 
+use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
@@ -77,6 +78,7 @@ pub(crate) fn trouble(workspace: &Path) -> Option<String> {
     let (owner, group, uid) = (metadata.uid(), metadata.gid(), nix::unistd::getuid());
     // Nobody is to be root only to reach a directory.
     let remedy = match owner {
+        _ if errno == Errno::EROFS => "mount it writable".to_owned(),
         0 => format!("change its owner to uid {uid}"),
         _ => format!("run as --user {owner}:{group} or change its owner"),
     };

@@ -309,6 +309,19 @@ pub fn unblock_signals_in_child(command: &mut Command) {
     }
 }
 
+/// Lets the child end when the thread that starts it ends, by whatever.
+pub fn end_with_parent(command: &mut Command) {
+    let parent = nix::unistd::getpid();
+    // SAFETY: between fork and exec the closure makes two async-signal-safe calls.
+    unsafe {
+        command.pre_exec(move || {
+            nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
+            // Gone before the call, a parent is not heard of.
+            if nix::unistd::getppid() == parent { Ok(()) } else { Err(nix::errno::Errno::ESRCH.into()) }
+        });
+    }
+}
+
 #[cfg(test)]
 #[path = "privileges_tests.rs"]
 mod tests;

@@ -67,7 +67,6 @@ pub fn arrivals(stopping: impl IntoIterator<Item = Signal>) -> io::Result<Arriva
 /// way the runner is the same wherever it runs. Not ignored but handled by nothing, since what is ignored stays so in
 /// children.
 pub fn disregard_others() {
-    extern "C" fn nothing(_: c_int) {}
     let named = [
         libc::SIGUSR1,
         libc::SIGUSR2,
@@ -83,6 +82,13 @@ pub fn disregard_others() {
         let _ = handle(signal, nothing as *const () as usize, 0);
     }
 }
+
+/// Has no effect any more: the signal of a file size limit. The write fails with a cause instead, and children have theirs.
+pub fn disregard_file_size() {
+    let _ = handle(libc::SIGXFSZ, nothing as *const () as usize, 0);
+}
+
+extern "C" fn nothing(_: c_int) {}
 
 fn handle(signal: c_int, handler: usize, flags: c_int) -> io::Result<()> {
     // SAFETY: all-zero is a valid `sigaction`, with an empty mask. The handlers make system calls only and keep `errno`.

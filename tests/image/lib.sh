@@ -29,6 +29,8 @@ hears() {
   done 2>/dev/null <"/proc/$1/status"
   return 1
 }
+# alive GROUP: is there a process of the group that is not only waiting for its parent?
+alive() { ps -eo pgid=,stat= | awk -v group="$1" '$1 == group && $2 !~ /^Z/ { found = 1 } END { exit !found }'; }
 # The last line of a part, for whoever adds up.
 count_up() { echo "counted $PASSED $FAILED $SKIPPED"; }
 have() { command -v "$1" >/dev/null 2>&1; }

@@ -74,7 +74,7 @@ closed_ways() {
   SEEN="exit $RC: $(grep SENT "$TMP/out" | paste -sd' ') $ERR"
   check "N09 no socket family but the four that are needed" eval "[ $RC = 0 ] && ! grep -q SENT '$TMP/out'"
   SEEN=$(in_agent nft -j list ruleset)
-  for hook in output input forward; do
+  for hook in output input forward postrouting; do
     check "rules: $hook is hooked with policy drop in family inet" \
       eval "printf '%s' \"\$SEEN\" | jq -e '[.nftables[].chain? | select(. and .family==\"inet\" and .hook==\"$hook\" and .policy==\"drop\")] | length == 1' >/dev/null"
   done
@@ -104,6 +104,65 @@ EOF
   check "N02 an embedded resolver behind a port rewrite hears nothing" [ "$RC" = 0 -a ! -s "$TMP/resolver" ]
   SEEN=$(in_agent nft list tables)
   check "other tables are left alone" eval "printf '%s' \"\$SEEN\" | grep -q 'table ip engine'"
+  translated_loopback
+}
+
+# A translation of somebody else's that turns loopback into a way out, or into the engine's resolver.
+translated_loopback() {
+  reset_rules
+  in_agent sysctl -qw net.ipv4.conf.all.route_localnet=1
+  cat >"$TMP/platform" <<EOF
+table ip platform {
+  chain out {
+    type nat hook output priority -100
+    ip daddr 127.0.0.53 udp dport 53 dnat to 8.8.8.8:53
+    ip daddr 127.0.0.54 tcp dport 80 dnat to 1.2.3.4:80
+    ip daddr 127.0.0.55 udp dport 53 dnat to 127.0.0.11:40053
+    ip daddr 127.0.0.56 tcp dport 80 dnat to $PEER4:3128
+    ip daddr 1.2.3.4 tcp dport 81 dnat to $PEER4:81
+  }
+  chain post { type nat hook postrouting priority 100; oifname "eth0" masquerade; }
+}
+EOF
+  cat >"$TMP/translated" <<'EOF'
+import socket, sys
+for to in ("127.0.0.53", 53), ("127.0.0.55", 53):
+    try:
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"CANARY", to)
+        print(to[0], "SENT")
+    except OSError as error:
+        print(to[0], error)
+for to in ("127.0.0.54", 80), ("1.2.3.4", 81), ("127.0.0.56", 80):
+    c = socket.socket()
+    c.settimeout(60 if to[0] in sys.argv else 1)
+    try:
+        c.connect(to)
+        print(to[0], "CONNECTED", c.recv(40))
+    except OSError as error:
+        print(to[0], error)
+EOF
+  : >"$TMP/resolver"
+  in_agent nft -f "$TMP/platform"
+  sniff_start
+  run_enter AX_NET_POLICY=none -- -- /usr/bin/python3 "$TMP/translated"
+  sniff_quiet # with rules and translation in place
+  sniff_stop "$NOISE"
+  SEEN="exit $RC, $PACKETS packets: $SHOWN $OUT $ERR"
+  check "N02 none, loopback translated to the outside: nothing leaves" [ "$RC" = 0 -a "$PACKETS" = 0 ]
+  SEEN="$(wc -c <"$TMP/resolver") bytes at the resolver: $OUT"
+  check "N02 none, loopback translated: the sender is told, and the engine's resolver hears nothing" \
+    eval "[ ! -s '$TMP/resolver' ] && ! grep -qE 'SENT|CONNECTED' '$TMP/out'"
+  reset_rules
+  in_agent nft -f "$TMP/platform"
+  sniff_start
+  run_enter AX_NET_POLICY=allow AX_NET_ALLOW=$PEER4:3128,1.2.3.4:81 -- -- /usr/bin/python3 "$TMP/translated" 127.0.0.56
+  sniff_quiet # with rules and translation in place
+  sniff_stop "$ALLOWED_TUPLE"
+  SEEN="exit $RC, $PACKETS packets: $SHOWN $OUT $ERR"
+  check "N02 allow, a destination translated to one that is not allowed: nothing leaves" [ "$RC" = 0 -a "$PACKETS" = 0 ]
+  check "allow: loopback translated to what is allowed answers" grep -q '127.0.0.56 CONNECTED.*greeting' "$TMP/out"
+  in_agent sysctl -qw net.ipv4.conf.all.route_localnet=0
+  reset_rules
 }
 
 open_ways() {
@@ -191,6 +250,22 @@ policies_that_do_not_start() {
   refused "N04 a policy that cannot be read" 78 'cannot be read' -- --policy /proc/self/mem
   refused "N04 a list that is not text" 78 AX_NET_ALLOW AX_NET_POLICY=gate AX_NET_ALLOW=$'10.0.0.2:80\xff'
   mkfifo "$TMP/fifo"
+  printf 'mode = "none"\n' >"$TMP/mine.toml"
+  chown 1000 "$TMP/mine.toml"
+  refused "N04 a policy the agent owns" 78 'mine.toml.*chmod' -- --policy "$TMP/mine.toml"
+  chown 0 "$TMP/mine.toml"
+  chmod 666 "$TMP/mine.toml"
+  refused "N04 a policy anybody can write" 78 'mine.toml.*read-only' AX_NET_POLICY="$TMP/mine.toml"
+  chmod 644 "$TMP/mine.toml"
+  mkdir -m 777 "$TMP/open"
+  cp "$TMP/mine.toml" "$TMP/open"
+  refused "N04 a policy in a directory anybody can write" 78 "can write in $TMP/open" -- --policy "$TMP/open/mine.toml"
+  ln -s "$TMP/mine.toml" "$TMP/open/link"
+  refused "N04 a link to a policy, where anybody can put another" 78 "can write in $TMP/open" -- --policy "$TMP/open/link"
+  refused "N04 a policy in the workspace" 78 workspace AX_WORKSPACE="$TMP" -- --policy "$TMP/mine.toml"
+  install -m 600 -o 1000 /dev/null "$TMP/mine.env"
+  refused "an environment file the agent owns" 78 mine.env AX_NET_POLICY=none -- --env-file "$TMP/mine.env"
+  mounted_policy
   refused "N04 a policy that is a pipe" 78 'regular file' -- --policy "$TMP/fifo"
   refused "N04 isolated with a network" 77 eth0 AX_NET_POLICY=isolated
   refused "unknown option" 78 polcy -- --polcy
@@ -200,6 +275,26 @@ policies_that_do_not_start() {
   refused "a workspace in a system path" 78 AX_WORKSPACE AX_NET_POLICY=none AX_WORKSPACE=/etc/ws
   reset_rules
   swapped_policy
+}
+
+# As Kubernetes mounts a ConfigMap: links to links in a directory with mode 2777, read-only.
+mounted_policy() {
+  local volume=$TMP/volume
+  mkdir -m 2777 "$volume" "$volume/..2026_10_05"
+  printf 'mode = "none"\n' >"$volume/..2026_10_05/policy.toml"
+  chown -R 0:1000 "$volume"
+  chmod 664 "$volume/..2026_10_05/policy.toml"
+  ln -s ..2026_10_05 "$volume/..data"
+  ln -s ..data/policy.toml "$volume/policy.toml"
+  refused "N04 a policy in a volume the agent can write" 78 "$volume" -- --policy "$volume/policy.toml"
+  printf 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" || exit 99\nshift\nexec "$@"\n' >"$TMP/read-only"
+  WRAP="bash $TMP/read-only $volume" run_enter -- --policy "$volume/policy.toml" -- true
+  SEEN="exit $RC: $ERR"
+  check "N04 a policy in a read-only volume, as a ConfigMap is" [ "$RC" = 0 ]
+  WRAP="bash $TMP/read-only $volume" run_enter AX_NET_POLICY=external AX_WORKSPACE="$volume" -- -- true
+  SEEN="exit $RC: $ERR"
+  check "a read-only workspace: the remedy is a mount" eval "[ $RC = 0 ] && grep -q ': mount it writable.*workspace_unusable' '$TMP/err'"
+  reset_rules
 }
 
 # The file is put in place of another while it is read: one of both holds, whole.
@@ -238,7 +333,7 @@ exec "$@"
 EOF
   printf '#!/bin/sh\nexit 1\n' >"$TMP/nft-fails"
   printf '#!/bin/sh\nexit 0\n' >"$TMP/nft-nothing"
-  printf '#!/bin/sh\nsleep 30 & sleep 30\n' >"$TMP/nft-hangs"
+  printf '#!/bin/sh\necho $$ >%s\nsleep 30 & sleep 30\n' "$TMP/nft-group" >"$TMP/nft-hangs"
   printf '#!/bin/sh\nyes\n' >"$TMP/nft-floods"
   printf '#!/bin/sh\necho garbage\n' >"$TMP/nft-babbles"
   printf '#!/bin/sh\necho "{ \\"nftables\\": [ { \\"table\\""\n' >"$TMP/nft-breaks-off"
@@ -262,9 +357,11 @@ EOF
     with_nft "$TMP/nft-${stub%%:*}"
     refused "N04 nft that ${stub%%:*}" 77 "${stub#*:}" AX_NET_POLICY=none
   done
-  wait_for '! pgrep -f "$TMP/nft-hangs" >/dev/null'
-  SEEN=$(pgrep -af "$TMP/nft-hangs")
-  check "N04 nothing of a hanging nft is left" [ -z "$SEEN" ]
+  local group
+  group=$(cat "$TMP/nft-group")
+  wait_for "! alive $group"
+  SEEN=$(ps -eo pgid=,stat=,args= | grep "^ *$group ")
+  check "N04 nothing of a hanging nft is left" eval '[ -n "$group" ] && ! alive "$group"'
   cp "$TMP/nft-real" "$TMP/nft-mode"
   chmod 644 "$TMP/nft-mode"
   with_nft "$TMP/nft-mode"
@@ -401,7 +498,7 @@ EOF
     sleep 0.1
     tables=$(in_agent nft -j list ruleset | jq '[.nftables[].rule? | select(.)] | length')
     SEEN="$tables rules after a kill at $step s"
-    check "N04 killed at $step s: $tables rules, all or none" [ "$tables" = 0 -o "$tables" = 5 ]
+    check "N04 killed at $step s: $tables rules, all or none" [ "$tables" = 0 -o "$tables" = 8 ]
   done
   reset_rules
   run_enter AX_NET_POLICY=none -- -- true

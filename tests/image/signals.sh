@@ -3,6 +3,8 @@
 signal_tests() {
   need unshare nft ip
   stop_during_setup
+  strays_during_setup
+  no_room_for_files
   init_duties
 }
 
@@ -29,7 +31,7 @@ ends() {
 }
 
 stop_during_setup() {
-  printf '#!/bin/sh\n: >%s\nsleep 30\n' "$TMP/hangs" >"$TMP/nft-hangs"
+  printf '#!/bin/bash\ngrep SigBlk /proc/self/status >%s\necho $$ >%s\nexec sleep 100\n' "$TMP/mask" "$TMP/hangs" >"$TMP/nft-hangs"
   chmod 755 "$TMP/nft-hangs"
   cat >"$TMP/hang" <<EOF
 mount --bind $TMP/nft-hangs /usr/sbin/nft || exit 99
@@ -46,14 +48,55 @@ EOF
   for signal in TERM:143 INT:130 HUP:129 QUIT:131; do
     rm -f "$TMP/hangs"
     as_init bash "$TMP/hang"
-    wait_for '[ -e "$TMP/hangs" ]'
+    wait_for '[ -s "$TMP/hangs" ]'
     kill -"${signal%:*}" "$INIT"
     ends "N10 ${signal%:*} into a hanging nft" "${signal#*:}"
   done
   check "N10 the payload did not run" [ ! -e "$TMP/ran" ]
-  wait_for '! pgrep -f "$TMP/nft-hangs" >/dev/null'
-  SEEN=$(pgrep -af "$TMP/nft-hangs")
-  check "N10 nothing of nft is left" [ -z "$SEEN" ]
+}
+
+# as_any: the same start in the machine's own pid namespace, where no signal is kept from it; $NFT is its nft's group.
+as_any() {
+  rm -f "$TMP/hangs"
+  unshare -n -m bash "$TMP/hang" >"$TMP/out" 2>"$TMP/err" </dev/null &
+  OUTER=$! INIT=$!
+  STARTED+=($OUTER)
+  wait_for '[ -s "$TMP/hangs" ]'
+  NFT=$(cat "$TMP/hangs")
+}
+nft_is_gone() {
+  wait_for '! alive "$NFT"'
+  SEEN="the group $NFT is there"
+  check "N10 $1: nothing of nft is left" eval '! alive "$NFT"'
+}
+
+# Signals that mean nothing to us. That it was there until the last one is told by how it ends.
+strays_during_setup() {
+  local signal
+  as_any
+  SEEN=$(cat "$TMP/mask")
+  check "N10 nft starts with no signal blocked" eval "[[ '$SEEN' == SigBlk:*0000000000000000 ]]"
+  for signal in USR1 USR2 ALRM VTALRM PROF IO PWR STKFLT XFSZ RTMIN RTMAX; do kill -$signal "$OUTER"; done
+  kill -TERM "$OUTER"
+  ends "N10 signals without a meaning during set-up change nothing" 143
+  nft_is_gone "after TERM"
+  as_any
+  kill -KILL "$OUTER"
+  wait "$OUTER" 2>/dev/null
+  nft_is_gone "after KILL"
+  # But what whoever started us has ignored.
+  local before
+  before=$(cat /proc/self/status | grep -E '^Sig(Blk|Ign|Cgt)')
+  SEEN=$(env -i AX_NET_POLICY=external "$BIN" enter -- cat /proc/self/status 2>/dev/null | grep -E '^Sig(Blk|Ign|Cgt)')
+  check "N10 the command starts with each signal's default" [ "$SEEN" = "$before" ]
+}
+
+# The limit a shell or an engine may set. Standard error is a pipe here, which the limit spares.
+no_room_for_files() {
+  rm -f "$TMP/ran"
+  SEEN=$(unshare -n -m bash -c "ip link set lo up; ulimit -f 0; AX_NET_POLICY=none exec $BIN enter -- touch $TMP/ran" 2>&1 >/dev/null </dev/null; echo "exit $?")
+  check "N04 a file size limit of nothing: named, and nothing runs" \
+    eval "[[ \$SEEN == 'ax-runner enter: '*'ulimit -f'*\$'\nexit 77' && ! -e '$TMP/ran' ]]"
 }
 
 init_duties() {

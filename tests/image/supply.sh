@@ -102,21 +102,40 @@ compile_stage_has_its_sources() {
 
 # A registry that is not there: the recorded digest stays, byte for byte.
 pin_keeps_a_stale_digest() {
-  cp "$ROOT/image/Containerfile" "$TMP/Containerfile"
+  local digest file=$TMP/Containerfile wrong seen
+  digest=sha256:$(printf '{"an":"index"}' | sha256sum | cut -d' ' -f1)
+  cp "$ROOT/image/Containerfile" "$file"
   mkdir -p "$TMP/pinbin"
+  pin() { SEEN=$(CONTAINERFILE=$file PATH=$TMP/pinbin:$PATH "$ROOT/image/pin" "$@" 2>&1; echo "exit $?"); }
+  candidate() { sed -i "/^# candidate /d; s/^ARG BASE=.*/&\n# candidate $digest first seen $1/" "$file"; }
   printf '#!/bin/sh\nexit 1\n' >"$TMP/pinbin/skopeo"
   chmod 755 "$TMP/pinbin/skopeo"
-  SEEN=$(CONTAINERFILE=$TMP/Containerfile PATH=$TMP/pinbin:$PATH "$ROOT/image/pin" 2>&1)
-  check "S01 pin: a registry that does not answer changes nothing" cmp -s "$ROOT/image/Containerfile" "$TMP/Containerfile"
-  # One that answers with an index that is too young, then with one that is old enough.
-  cat >"$TMP/pinbin/skopeo" <<'EOF'
-#!/bin/sh
-case "$*" in *--raw*) printf '{"an":"index"}' ;; *) date -u -d "$AGE days ago" '+%Y-%m-%d %H:%M:%S.1 +0000 UTC' ;; esac
-EOF
-  SEEN=$(AGE=3 CONTAINERFILE=$TMP/Containerfile PATH=$TMP/pinbin:$PATH "$ROOT/image/pin" 2>&1)
-  check "S01 pin: a digest younger than a week is not taken" cmp -s "$ROOT/image/Containerfile" "$TMP/Containerfile"
-  SEEN=$(AGE=9 CONTAINERFILE=$TMP/Containerfile PATH=$TMP/pinbin:$PATH "$ROOT/image/pin" 2>&1)
-  check "S01 pin: an older one is recorded by digest" grep -q "^ARG BASE=.*@sha256:$(printf '{"an":"index"}' | sha256sum | cut -d' ' -f1)$" "$TMP/Containerfile"
+  pin
+  check "S01 pin: a registry that does not answer changes nothing" cmp -s "$ROOT/image/Containerfile" "$file"
+  # One that answers. What an image says of its own age is the pusher's word.
+  printf '#!/bin/sh\ncase "$*" in *--raw*) printf %%s "{\\"an\\":\\"index\\"}" ;; *) echo "1970-01-01 00:00:00 +0000 UTC" ;; esac\n' >"$TMP/pinbin/skopeo"
+  pin --check
+  check "S01 pin: --check changes nothing" cmp -s "$ROOT/image/Containerfile" "$file"
+  seen=$(date -u +%Y-%m-%d)
+  pin
+  grep -q "first seen $seen$" "$file" || seen=$(date -u +%Y-%m-%d) # midnight
+  check "S01 pin: a digest that was never seen is a candidate, whatever age it claims" eval \
+    "[ \"\$(diff '$ROOT/image/Containerfile' '$file' | tail -n +2)\" = '> # candidate $digest first seen $seen' ]"
+  candidate "$(date -u -d '3 days ago' +%Y-%m-%d)"
+  cp "$file" "$TMP/waiting"
+  pin
+  check "S01 pin: a candidate younger than a week is not taken, and keeps its day" cmp -s "$TMP/waiting" "$file"
+  for wrong in "$(date -u -d '2 days' +%Y-%m-%d)" 1970-01-01 0001-01-01 2026-13-30 '<nil>' ' '; do
+    candidate "$wrong"
+    cp "$file" "$TMP/waiting"
+    pin
+    check "S01 pin: a candidate of '$wrong' is refused in words" eval "cmp -s '$TMP/waiting' '$file' && [[ \$SEEN == 'image/pin: '*'remove that line'*'exit 1' ]]"
+  done
+  seen=$(date -u -d '9 days ago' +%Y-%m-%d)
+  candidate "$seen"
+  pin
+  check "S01 pin: an older one is recorded by digest, with the packages of the day it could be taken" eval \
+    "grep -q '^ARG BASE=.*@$digest$' '$file' && grep -q '^ARG SNAPSHOT=$(date -u -d "$seen + 7 days" +%Y%m%d)T000000Z$' '$file' && ! grep -q '^# candidate' '$file'"
 }
 
 examples_are_policies() {

@@ -94,6 +94,12 @@ fn print_says_what_would_refuse_the_start() {
 
 #[test]
 fn a_declared_external_policy_starts_the_command_and_says_who_enforces() {
+    if !nix::unistd::getuid().is_root() {
+        println!(
+            "SKIP a_declared_external_policy: a policy file of the agent's own is refused, and only root has others"
+        );
+        return;
+    }
     let dir = tempfile::tempdir().unwrap();
     let policy = dir.path().join("policy.json");
     fs::write(&policy, "{\"mode\":\"external\",\"enforced_by\":\"the test\"}").unwrap();
@@ -104,6 +110,25 @@ fn a_declared_external_policy_starts_the_command_and_says_who_enforces() {
     assert!(text.lines().any(|line| line == "AX_NET_ENFORCED_BY=external: the test"), "{text}");
     let event: serde_json::Value = serde_json::from_str(err(&output).lines().next().unwrap()).unwrap();
     assert_eq!((&event["msg"], &event["enforcedBy"]), (&"egress_external".into(), &"the test".into()));
+}
+
+#[test]
+fn a_policy_the_agent_could_write_is_refused_with_a_remedy() {
+    let dir = tempfile::tempdir().unwrap();
+    let policy = dir.path().join("policy.toml");
+    fs::write(&policy, "mode = \"external\"\n").unwrap();
+    fs::set_permissions(&policy, fs::Permissions::from_mode(0o666)).unwrap();
+    let words = ["--policy", policy.to_str().unwrap(), "--", "touch", "ran"];
+    for (vars, remedy) in
+        [(&[][..], "mount it read-only"), (&[("AX_WORKSPACE", dir.path().to_str().unwrap())], "put it elsewhere")]
+    {
+        let output = enter(vars, &words);
+        assert_eq!(output.status.code(), Some(78), "{}", err(&output));
+        assert_eq!(err(&output).lines().count(), 1, "{}", err(&output));
+        assert!(err(&output).contains(policy.to_str().unwrap()) && err(&output).contains(remedy), "{}", err(&output));
+    }
+    let printed = out(&enter(&[], &["--policy", policy.to_str().unwrap(), "--print"]));
+    assert!(printed.contains("# a start here would end with 78: "), "{printed}");
 }
 
 #[test]
