@@ -95,16 +95,18 @@ impl Agent {
         self.uid != 0 && metadata.uid() == self.uid
     }
 
-    /// Group and others are nobody's to trust in a file: with an access list the group's bits stand for anybody.
+    /// By its bits: an access list that names the agent is somebody's decision.
+    fn may_write(&self, metadata: &Metadata) -> bool {
+        metadata.mode() & 0o002 != 0 || (metadata.mode() & 0o020 != 0 && self.gids.contains(&metadata.gid()))
+    }
+
     fn can_change(&self, file: &Metadata) -> bool {
-        self.owns(file) || file.mode() & 0o022 != 0
+        self.owns(file) || self.may_write(file)
     }
 
     /// In a sticky directory only an entry's owner and the directory's can.
     fn can_replace(&self, entry: &Metadata, directory: &Metadata) -> bool {
-        let mode = directory.mode();
-        let writes = mode & 0o002 != 0 || (mode & 0o020 != 0 && self.gids.contains(&directory.gid()));
-        self.owns(directory) || (writes && (mode & STICKY == 0 || self.owns(entry)))
+        self.owns(directory) || (self.may_write(directory) && (directory.mode() & STICKY == 0 || self.owns(entry)))
     }
 }
 

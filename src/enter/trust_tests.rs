@@ -28,8 +28,9 @@ fn what_the_agent_cannot_write_passes() {
     // Others may write beside it, but not replace it.
     chmod(dir.path(), 0o1777);
     assert_eq!(check("policy file", &file, &stranger()), Ok(()));
-    // A group the agent is not in.
+    // A group the agent is not in: with a umask of 002 images are full of such files.
     chmod(dir.path(), 0o775);
+    chmod(&file, 0o664);
     assert_eq!(check("policy file", &file, &stranger()), Ok(()));
 }
 
@@ -48,9 +49,10 @@ fn what_cannot_be_looked_at_is_not_trusted() {
 #[test]
 fn a_file_that_others_write_is_refused() {
     let (_dir, file) = place();
-    for mode in [0o666, 0o646, 0o664, 0o602] {
+    let member = Agent { gids: vec![file.metadata().unwrap().gid()], ..stranger() };
+    for (mode, agent) in [(0o666, &stranger()), (0o646, &stranger()), (0o664, &member), (0o602, &stranger())] {
         chmod(&file, mode);
-        let error = check("policy file", &file, &stranger()).unwrap_err();
+        let error = check("policy file", &file, agent).unwrap_err();
         assert!(matches!(error, TrustError::File(..)), "{mode:o}: {error}");
         let text = error.to_string();
         assert!(text.contains(file.to_str().unwrap()) && text.contains(&format!("{mode:04o}")), "{text}");
