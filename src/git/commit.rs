@@ -65,13 +65,6 @@ impl Git {
         Ok((output.code == 0 && !line.is_empty()).then_some(line))
     }
 
-    /// What a reference holds, whether or not it is there.
-    pub(crate) async fn named(&self, reference: &str) -> Result<Option<String>, GitError> {
-        let output = self.run(&["rev-parse", "--verify", "--quiet", reference], None).await?;
-        let line = output.line();
-        Ok((output.code == 0 && !line.is_empty()).then_some(line))
-    }
-
     /// Learns where the remote's `main` is. A remote without one is no error.
     pub(crate) async fn fetch(&self) -> Result<Option<String>, GitError> {
         // A pattern matches nothing without complaint, a plain name does not.

@@ -8,10 +8,12 @@ use super::commit::{MAIN, TRACKED};
 use super::{GitError, obstacles};
 use crate::limits;
 use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+const HEAD: &[u8] = b"ref: refs/heads/main\n";
 
 /// The repository in the workspace, as files.
 #[derive(Debug)]
@@ -35,6 +37,7 @@ impl Foreign {
 
     /// A new, empty repository; what stands in its place is moved aside.
     pub(super) fn renew(&self) -> Result<(), GitError> {
+        self.make_writable();
         if self.directory.symlink_metadata().is_ok() {
             self.set_aside()?;
         }
@@ -53,12 +56,23 @@ impl Foreign {
         whole && obstacles::only_objects(&self.objects())
     }
 
+    /// A command may have closed the workspace to its own user, and no later one could put that right if the start failed.
+    fn make_writable(&self) {
+        let Some(workspace) = self.directory.parent() else { return };
+        let mode = workspace.metadata().map_or(0o700, |metadata| metadata.mode());
+        if mode & 0o700 != 0o700 {
+            // Where this is not allowed the next step says so.
+            let _ = fs::set_permissions(workspace, Permissions::from_mode(mode & 0o7777 | 0o700));
+        }
+    }
+
     fn set_aside(&self) -> Result<(), GitError> {
         for number in 1..1000 {
             let aside = self.directory.with_file_name(format!(".git.broken-{number}"));
             if aside.symlink_metadata().is_err() {
+                fs::rename(&self.directory, &aside).map_err(|error| GitError::File(".git".into(), error))?;
                 tracing::warn!(component = "git", number, "git_directory_set_aside");
-                return fs::rename(&self.directory, &aside).map_err(|error| GitError::File(".git".into(), error));
+                return Ok(());
             }
         }
         Err(GitError::File(".git".into(), io::ErrorKind::AlreadyExists.into()))
@@ -77,7 +91,7 @@ impl Foreign {
         );
         self.replace("info/exclude", b"/.git.broken-*\n")?;
         self.replace("config", config.as_bytes())?;
-        self.replace("HEAD", b"ref: refs/heads/main\n")
+        self.replace("HEAD", HEAD)
     }
 
     /// The commit the agent's `main` names, if it names one in a way we understand.
@@ -98,7 +112,7 @@ impl Foreign {
                 let of_name = |line: &str| line.strip_suffix(name)?.strip_suffix(' ').map(str::to_owned);
                 packed.lines().find_map(of_name)
             })
-            .filter(|commit| commit.len() == 40 && commit.bytes().all(|byte| byte.is_ascii_hexdigit()))
+            .filter(|commit| is_commit(commit))
     }
 
     /// Tells the agent's repository where `main` and the remote are now, and gives it the index that belongs to it when
@@ -109,9 +123,12 @@ impl Foreign {
             None => Ok(()),
         };
         let told = set(MAIN, main).and_then(|()| set(TRACKED, remote)).and_then(|()| {
-            match self.read("HEAD").as_deref().map(str::trim) {
-                Some("ref: refs/heads/main") if index.exists() => self.replace("index", &fs::read(index)?),
-                _ => Ok(()),
+            let head = self.read("HEAD").unwrap_or_default();
+            match head.trim() {
+                "ref: refs/heads/main" if index.exists() => self.replace("index", &fs::read(index)?),
+                head if head.starts_with("ref: refs/") || is_commit(head) => Ok(()),
+                // Without this file git finds no repository.
+                _ => self.replace("HEAD", HEAD),
             }
         });
         if let Err(error) = told {
@@ -148,6 +165,10 @@ impl Foreign {
         file.write_all(bytes)?;
         fs::rename(&temporary, &path)
     }
+}
+
+fn is_commit(name: &str) -> bool {
+    name.len() == 40 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// The URL as the agent may see it.

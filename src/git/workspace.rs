@@ -103,9 +103,8 @@ impl Workspace {
     async fn start_over(&self, error: &GitError) -> Result<(), GitError> {
         tracing::warn!(component = "git", error = %error, "git_directory_unusable");
         let mut seen = self.foreign.last_seen();
-        for name in [MAIN, TRACKED] {
-            seen.extend(self.git.named(name).await?);
-        }
+        // Not by git, which finds no repository when the objects are gone.
+        seen.extend([MAIN, TRACKED].iter().filter_map(|name| self.private.named(name)));
         self.foreign.renew()?;
         for name in ["refs/heads/main", "refs/remotes", "packed-refs", "index"] {
             let path = self.private.0.join(name);
@@ -283,6 +282,10 @@ impl Private {
 
     fn index(&self) -> PathBuf {
         self.0.join("index")
+    }
+
+    fn named(&self, reference: &str) -> Option<String> {
+        Some(fs::read_to_string(self.0.join(reference)).ok()?.trim().to_owned())
     }
 }
 

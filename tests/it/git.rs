@@ -345,6 +345,45 @@ async fn files_of_an_earlier_turn_do_not_undo_newer_ones_of_the_remote() {
 }
 
 #[tokio::test]
+async fn a_repository_that_is_lost_during_a_turn_loses_nothing_of_anybodys() {
+    for damage in ["rm -rf .git", "rm -rf .git/*", "rm -rf .git; chmod 555 ."] {
+        let scene = Scene::new();
+        for file in ["a.txt", "b.txt", "c.txt", "d.txt"] {
+            scene.write(file, "1");
+        }
+        assert!(done(&scene.open().await.save().await.unwrap()));
+        let workspace = scene.open().await;
+        // Ours: a change, a deletion, a new file. Meanwhile somebody else changes one and adds one.
+        scene.write("b.txt", "2");
+        scene.write("new.txt", "2");
+        fs::remove_file(scene.path("workspace/c.txt")).unwrap();
+        scene.elsewhere("a.txt", "2");
+        scene.elsewhere("theirs.txt", "2");
+        let shell = ["-c", damage];
+        assert!(Command::new("sh").args(shell).current_dir(scene.path("workspace")).status().unwrap().success());
+        let save = workspace.save().await.unwrap_or_else(|error| panic!("{damage}: {error}"));
+        assert!(matches!(save.pushed, Pushed::Done | Pushed::Merged), "{damage}: {save:?}");
+        let remote = ["a.txt", "b.txt", "c.txt", "d.txt", "new.txt", "theirs.txt"].map(|file| scene.remote(file));
+        let remote = remote.each_ref().map(|text| text.as_deref().unwrap_or("-"));
+        assert_eq!(remote, ["2", "2", "-", "1", "2", "2"], "{damage}");
+        assert_eq!(scene.read("c.txt"), None, "{damage}");
+        assert!(done(&scene.open().await.save().await.unwrap()) || scene.status().is_empty(), "{damage}");
+    }
+}
+
+#[tokio::test]
+async fn a_head_that_names_nothing_is_written_anew() {
+    let scene = Scene::new();
+    scene.write("a.txt", "1");
+    assert!(done(&scene.open().await.save().await.unwrap()));
+    for head in ["garbage\n", "", "ref: nowhere"] {
+        scene.write(".git/HEAD", head);
+        scene.open().await;
+        assert_eq!(scene.status(), "", "{head:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_remote_that_is_away_costs_no_repository() {
     let scene = Scene::new();
     scene.elsewhere("a.txt", "1");
