@@ -275,6 +275,8 @@ pub const GUARD_THREADS_STANDING: usize = 2;
 pub const GUARD_WAITS_MAX: usize = 64;
 /// Between two looks at the connects that wait: this late a caller gets its signal, and is the thread of a dead one free.
 pub const GUARD_LOOK: Duration = Duration::from_millis(50);
+/// The same while one waits that may not.
+pub const GUARD_LOOK_CROWDED: Duration = Duration::from_millis(2);
 /// Pause between two attempts to have a thread leave a call that was broken off; the first can come before it waits.
 pub const GUARD_LEAVE: Duration = Duration::from_millis(2);
 /// How often that is tried before the caller's next call is served all the same; one on a dead mount may never leave.

@@ -109,9 +109,10 @@ pub fn replace(file: &[u8], old: &str, new: &str, all: bool, max: usize) -> Resu
         2.. if !all => return Err(NoEdit::Several { count, lines: lines_of(&folded, finder.find_iter(&folded)) }),
         _ => {}
     }
-    let new = with_mark(old, new);
-    let new = if literal { with_line_ends(old, new) } else { new };
+    let new = if literal { with_line_ends(old, new) } else { Cow::Borrowed(new) };
+    let marked = with_mark(old, &new);
     let insert = Insert::new(old.as_bytes(), new.as_bytes(), literal);
+    let first = Insert::new(old.as_bytes(), marked.as_bytes(), literal);
     let mut breaks = Breaks::new(file);
     let mut unfold = Unfold::new(file, matches!(folded, Cow::Owned(_)));
     let mut content = Vec::with_capacity(file.len().saturating_add(new.len()).min(max));
@@ -119,6 +120,7 @@ pub fn replace(file: &[u8], old: &str, new: &str, all: bool, max: usize) -> Resu
     for at in finder.find_iter(&folded) {
         let span = unfold.position(at)..unfold.position(at + old.len());
         content.extend_from_slice(&file[done..span.start]);
+        let insert = if span.start == 0 { &first } else { &insert };
         insert.write(file, span.clone(), &mut breaks, &mut content);
         done = span.end;
         if content.len() + (file.len() - done) > max {
@@ -129,8 +131,8 @@ pub fn replace(file: &[u8], old: &str, new: &str, all: bool, max: usize) -> Resu
     if content == file { Err(NoEdit::Unchanged) } else { Ok(Replaced { content, count }) }
 }
 
-/// The byte order mark stays: a model copies it with the text, and does not see that its own text lacks it. Taking away
-/// nothing but the mark is an edit like any other.
+/// The byte order mark at a file's start stays: a model copies it with the text, and does not see that its own text lacks it.
+/// Taking away nothing but the mark is an edit like any other.
 fn with_mark<'a>(old: &str, new: &'a str) -> Cow<'a, str> {
     match old.strip_prefix(MARK) {
         Some(rest) if rest != new && !new.starts_with(MARK) => format!("{MARK}{new}").into(),
@@ -139,9 +141,9 @@ fn with_mark<'a>(old: &str, new: &'a str) -> Cow<'a, str> {
 }
 
 /// The replacement with the line ends that a pattern of bytes spells out, as it would have them had the pattern `\n` only.
-fn with_line_ends<'a>(old: &str, new: Cow<'a, str>) -> Cow<'a, str> {
+fn with_line_ends<'a>(old: &str, new: &'a str) -> Cow<'a, str> {
     if new.contains('\r') || !old.contains("\r\n") || old.replace("\r\n", "\n") == new {
-        return new;
+        return new.into();
     }
     let mut ends = old.split_inclusive('\n').filter(|line| line.ends_with('\n')).map(|line| line.ends_with("\r\n"));
     let mut adapted = String::with_capacity(new.len());

@@ -85,6 +85,8 @@ fn a_byte_order_mark_stays_unless_it_is_all_that_goes() {
         ("\u{feff}a", "\u{feff}a", "a", "a"),
         ("\u{feff}a", "\u{feff}", "", "a"),
         ("\u{feff}a", "a", "\u{feff}b", "\u{feff}b"),
+        // Elsewhere it is a character like any other.
+        ("class A{}\n\u{feff}using X;", "\u{feff}using X;", "using Y;", "class A{}\nusing Y;"),
     ] {
         assert_eq!(one(file.as_bytes(), old, new).as_deref(), Ok(wanted.as_bytes()), "{file:?} {old:?} {new:?}");
     }

@@ -25,8 +25,7 @@ pub enum PathError {
     },
     /// Shown so, but not called so.
     #[error(
-        "{path}: U+FFFD (\u{fffd}) stands for bytes of the name that are not UTF-8, and this tool takes no such name; use bash, with a pattern: {}",
-        path.replace('\u{fffd}', "*")
+        "{path}: U+FFFD (\u{fffd}) stands for bytes of the name that are not UTF-8, and this tool takes no such name; use bash: ls -b shows them as $'…' takes them"
     )]
     NotUtf8 {
         /// As the caller wrote it.

@@ -60,12 +60,12 @@ pub struct Handover {
 
 impl fmt::Display for Handover {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lost = match (self.owner, self.group) {
-            (true, true) => "owner and group",
-            (true, false) => "owner",
-            (false, _) => "group",
+        let (lost, now) = match (self.owner, self.group) {
+            (true, true) => ("owner and group", "they are"),
+            (true, false) => ("owner", "it is"),
+            (false, _) => ("group", "it is"),
         };
-        write!(f, "The file's {lost} could not be kept and is yours now")?;
+        write!(f, "The file's {lost} could not be kept: {now} yours now")?;
         match self.mode {
             (before, now) if before != now => write!(f, "; its mode is {now:04o} and was {before:04o}."),
             _ => f.write_str("."),

@@ -96,7 +96,8 @@ impl Waits {
         let server = nix::unistd::gettid().as_raw();
         let entry = Entry { listener: listener.clone(), call, server, patient, seen: false, cause: None };
         table.calls.insert(key, entry);
-        if std::mem::take(&mut table.asleep) {
+        // One that may not wait holds up the calls behind it.
+        if std::mem::take(&mut table.asleep) || !patient {
             self.change.notify_one();
         }
         Wait { waits: self, key }
@@ -135,9 +136,16 @@ impl Waits {
             if table.calls.is_empty() {
                 return;
             }
-            let rested = self.change.wait_timeout(table, limits::GUARD_LOOK);
-            drop(rested.unwrap_or_else(PoisonError::into_inner));
-            self.look();
+            let crowded = table.calls.values().any(|entry| !entry.patient);
+            let pause = if crowded { limits::GUARD_LOOK_CROWDED } else { limits::GUARD_LOOK };
+            let rested = self.change.wait_timeout(table, pause);
+            // Woken for one that has just come: it gets its moment.
+            let (table, rested) = rested.unwrap_or_else(PoisonError::into_inner);
+            let due = rested.timed_out() || table.stopping;
+            drop(table);
+            if due {
+                self.look();
+            }
         }
     }
 

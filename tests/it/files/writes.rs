@@ -150,11 +150,11 @@ fn a_lost_owner_or_group_as_nobody() {
     let edit =
         |name| place.edit(json!({"path": name, "old_string": "old", "new_string": "new"})).result["note"].clone();
     assert_eq!(edit("ours"), json!(null));
-    assert_eq!(edit("group"), "The file's group could not be kept and is yours now; its mode is 0644 and was 0664.",);
+    assert_eq!(edit("group"), "The file's group could not be kept: it is yours now; its mode is 0644 and was 0664.",);
     assert_eq!(mode(&place.at("group")), 0o644);
     assert_eq!(
         place.write("both", "x").result["note"],
-        "The file's owner and group could not be kept and is yours now."
+        "The file's owner and group could not be kept: they are yours now."
     );
 }
 
