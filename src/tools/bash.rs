@@ -94,7 +94,7 @@ pub async fn run(call: Approved<Args>, place: Place<'_>, cancel: &CancellationTo
     let time = call.get().time();
     let Args { command, .. } = call.into_inner();
     match place.shell.run(&command, place.env, place.workspace, time, cancel).await {
-        Ok(ended) => finished(command, time, ended, place.repair),
+        Ok(ended) => finished(command, time, ended, place.repair, place.shell.background()),
         Err(error) => {
             let output = format!("Command error: {error}");
             Finished {
@@ -105,7 +105,7 @@ pub async fn run(call: Approved<Args>, place: Place<'_>, cancel: &CancellationTo
     }
 }
 
-fn finished(command: String, time: Duration, ended: Ended, repair: Option<Repair>) -> Finished {
+fn finished(command: String, time: Duration, ended: Ended, repair: Option<Repair>, running: usize) -> Finished {
     let mut notes: Vec<String> = repair.map(repaired).into_iter().chain(room(&ended)).chain(note(&ended)).collect();
     const ENDS: usize = limits::BINARY_SHOWN_BYTES / 2;
     let narrow = (ended.output.total() > limits::BINARY_SHOWN_BYTES as u64).then(|| ended.output.narrowed(ENDS, ENDS));
@@ -118,6 +118,7 @@ fn finished(command: String, time: Duration, ended: Ended, repair: Option<Repair
                 .to_owned(),
         );
     }
+    notes.extend(crowded(&output, running));
     let note = (!notes.is_empty()).then(|| notes.join(". "));
     let silent = output.is_empty();
     let output = if silent { NO_OUTPUT.to_owned() } else { check::fitted(&output, limits::CONTENT_MAX_UNITS) };
@@ -169,6 +170,18 @@ fn room(ended: &Ended) -> Option<String> {
         count => format!("{count} processes that earlier commands had left running were"),
     };
     Some(format!("the limit of processes was reached: {were} ended"))
+}
+
+/// The shell has started, but could start nothing itself, and what holds the places is not its own.
+fn crowded(output: &str, running: usize) -> Option<String> {
+    let is_refused = output.contains("fork: ") && output.contains("Resource temporarily unavailable");
+    let them = if running == 1 { "1 process" } else { &format!("{running} processes") };
+    (is_refused && running > 0).then(|| {
+        format!(
+            "the limit of processes is reached, and commands have left {them} running: end what is not needed with kill, \
+             which bash does by itself"
+        )
+    })
 }
 
 /// What the model would not see from the output.
