@@ -75,7 +75,7 @@ impl Shortened {
             Self { kept: kept.clone(), gap: Some(Gap { at: head, marker, of }) }
         };
         // Where the gap is in a string of JSON, or goes from one to the next, the text can stay JSON.
-        let json = Some(shorter("\\n")).filter(|it| serde_json::from_str::<IgnoredAny>(&it.show()).is_ok());
+        let json = Some(shorter("\\n")).filter(|it| is_json(&it.show()) && is_json(&self.show()));
         let shorter = json.unwrap_or_else(|| shorter("\n"));
         let saved = size(&self.show()).saturating_sub(size(&shorter.show()));
         if saved > 0 {
@@ -83,6 +83,10 @@ impl Shortened {
         }
         saved
     }
+}
+
+fn is_json(text: &str) -> bool {
+    serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
 /// The escape of a JSON string that a cut at `at` would divide.
@@ -160,6 +164,9 @@ mod tests {
         for short in ["", "short", &"x".repeat(1050)] {
             assert_eq!(cut(short, &[1000]), short);
         }
+        // By chance what is left is JSON.
+        let quoted = format!("\"{}\"", "x\n".repeat(500));
+        assert!(cut(&quoted, &[300, 3]).starts_with("\"\n[shortened to make room: 1000 of 1002 characters"));
     }
 
     #[test]
@@ -203,11 +210,13 @@ mod tests {
         fn the_figures_are_true(text in "[a\\\\\"nué😀\n]{0,2000}", cuts in prop::collection::vec(0_usize..1500, 1..4)) {
             let shown = cut(&text, &cuts);
             prop_assert!(size(&shown) <= size(&text));
-            let Some((head, rest)) = shown.split_once("\n[shortened to make room: ") else {
+            let line = if is_json(&text) { "\\n" } else { "\n" };
+            let Some((head, rest)) = shown.split_once(&format!("{line}[shortened to make room: ")) else {
                 prop_assert_eq!(&shown, &text);
                 return Ok(());
             };
-            let (figures, tail) = rest.split_once(" characters left out here; ask again]\n").unwrap();
+            let (figures, tail) =
+                rest.split_once(&format!(" characters left out here; ask again]{line}")).unwrap();
             let (missing, of) = figures.split_once(" of ").unwrap();
             prop_assert!(text.starts_with(head) && text.ends_with(tail));
             prop_assert_eq!(of.parse(), Ok(text.chars().count()));

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 /// Means nothing to the runner, and is ignored where nobody handles it.
 const BREAK_OFF: Signal = Signal::SIGURG;
@@ -55,7 +56,7 @@ struct Entry {
     server: libc::pid_t,
     /// May it take as long as it likes?
     patient: bool,
-    /// Most calls are done before the watcher comes round again.
+    /// Looked at once: most calls are done before the watcher comes again.
     seen: bool,
     cause: Option<Cause>,
 }
@@ -126,6 +127,7 @@ impl Waits {
 
     /// The watcher's life.
     pub(super) fn watch(&self) {
+        let mut next_round = Instant::now();
         loop {
             let mut table = self.lock();
             while table.calls.is_empty() && !table.stopping {
@@ -139,22 +141,22 @@ impl Waits {
             let crowded = table.calls.values().any(|entry| !entry.patient);
             let pause = if crowded { limits::GUARD_LOOK_CROWDED } else { limits::GUARD_LOOK };
             let rested = self.change.wait_timeout(table, pause);
-            // Woken for one that has just come: it gets its moment.
-            let (table, rested) = rested.unwrap_or_else(PoisonError::into_inner);
-            let due = rested.timed_out() || table.stopping;
-            drop(table);
-            if due {
-                self.look();
+            drop(rested.unwrap_or_else(PoisonError::into_inner));
+            let all = Instant::now() >= next_round;
+            if all {
+                next_round = Instant::now() + limits::GUARD_LOOK;
             }
+            self.look(all);
         }
     }
 
-    fn look(&self) {
+    /// At those that may not wait, or at all.
+    fn look(&self, all: bool) {
         let mut due = Vec::new();
         let mut table = self.lock();
         let stopping = table.stopping;
         for (key, entry) in &mut table.calls {
-            if std::mem::replace(&mut entry.seen, true) || !entry.patient || stopping {
+            if stopping || ((all || !entry.patient) && std::mem::replace(&mut entry.seen, true)) {
                 due.push((*key, entry.listener.clone(), entry.call, entry.patient));
             }
         }
