@@ -43,9 +43,11 @@ fn replaced(url: &str, name: &str, literal: &str) -> Option<String> {
         .then(|| format!("{scheme}://{}{literal}{}", &rest[..start], &rest[start + name.len()..]))
 }
 
-/// The text without what earlier starts have added.
-pub(crate) fn others(text: &str) -> String {
-    text.split_inclusive('\n').filter(|line| !line.trim_end().ends_with(MARK)).collect()
+/// The file without what earlier starts have added. Only our own lines are looked for, and they are plain; of the others every
+/// byte stays.
+pub(crate) fn others(file: &[u8]) -> Vec<u8> {
+    let ours = |line: &&[u8]| line.trim_ascii_end().ends_with(MARK.as_bytes());
+    file.split_inclusive(|byte| *byte == b'\n').filter(|line| !ours(line)).flatten().copied().collect()
 }
 
 /// Adds the names, in the place of those an earlier start has added. The file may be a mount, so it cannot be replaced.
@@ -60,11 +62,7 @@ pub(crate) fn add(file: &Path, addresses: &Addresses) -> std::io::Result<()> {
     if bytes.len() as u64 > limits::HOSTS_FILE_MAX_BYTES {
         return Err(std::io::Error::other("it is too large"));
     }
-    // Only our own lines are looked for, and they are plain; of the others every byte stays.
-    let ours = |line: &[u8]| line.trim_ascii_end().ends_with(MARK.as_bytes());
-    let mut lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
-    lines.retain(|line| !ours(line));
-    let mut wanted = lines.concat();
+    let mut wanted = others(&bytes);
     if wanted.last().is_some_and(|byte| *byte != b'\n') {
         wanted.push(b'\n');
     }
@@ -136,6 +134,6 @@ mod tests {
         add(&file, &addresses()).unwrap();
         let ours = format!("10.0.0.2\tax-host.svc\t{MARK}\nfd00::2\tsix\t{MARK}\n");
         assert_eq!(std::fs::read(&file).unwrap(), [&theirs[..], b"10.0.0.7\tlast\n", ours.as_bytes()].concat());
-        assert_eq!(others(&format!("1.1.1.1 a\n{old}2.2.2.2 b")), "1.1.1.1 a\n2.2.2.2 b");
+        assert_eq!(others(format!("1.1.1.1 a\n{old}2.2.2.2 b").as_bytes()), b"1.1.1.1 a\n2.2.2.2 b");
     }
 }

@@ -88,7 +88,8 @@ async fn look_up(wanted: &BTreeSet<&str>) -> Result<Addresses, ResolveError> {
     let deadline = tokio::time::Instant::now() + limits::RESOLVE_DEADLINE;
     let names = Names::default();
     // What an earlier start has written there may be old.
-    let hosts = hosts::others(&hosts_file());
+    let hosts = hosts::others(hosts_file().as_bytes());
+    let hosts = String::from_utf8_lossy(&hosts);
     let mut found = Addresses::new();
     for name in wanted {
         let answers = names.addresses_with(&hosts, name, deadline).await.map_err(|error| match error {

@@ -5,7 +5,7 @@
 
 use super::tunnel::{self, End};
 use crate::limits;
-use nix::errno::Errno;
+use crate::os::is_lack;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -198,6 +198,7 @@ async fn serve(client: TcpStream, shared: &Shared) {
     };
     let host = match dial(&shared.socket).await {
         Ok(host) => host,
+        // A lack of our own says nothing about the host.
         Err(error) if is_lack(&error) => {
             count(&tally.exhausted);
             let text = format!("the runner has no means left for another connection ({error}); close some");
@@ -234,12 +235,6 @@ impl Drop for Open<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
-}
-
-/// A lack of our own, which says nothing about the host.
-fn is_lack(error: &io::Error) -> bool {
-    let lacks = [Errno::EMFILE, Errno::ENFILE, Errno::ENOMEM, Errno::ENOBUFS];
-    error.raw_os_error().is_some_and(|code| lacks.contains(&Errno::from_raw(code)))
 }
 
 /// Connects to the host's proxy. A full queue there is not an absent host: it is asked again until the deadline.

@@ -4,7 +4,7 @@ use nix::errno::Errno;
 use std::io;
 
 /// Somebody has taken what there was of them, and may give it back.
-pub(super) fn is_lack(error: &io::Error) -> bool {
+pub fn is_lack(error: &io::Error) -> bool {
     limited(error).is_some()
 }
 
@@ -12,7 +12,7 @@ pub(super) fn is_lack(error: &io::Error) -> bool {
 fn limited(error: &io::Error) -> Option<&'static str> {
     match error.raw_os_error()? {
         libc::EAGAIN => Some("processes"),
-        libc::ENOMEM => Some("memory"),
+        libc::ENOMEM | libc::ENOBUFS => Some("memory"),
         libc::EMFILE | libc::ENFILE => Some("open files"),
         _ => None,
     }

@@ -20,7 +20,6 @@ mod keeper;
 mod keeper_child;
 #[cfg(target_os = "linux")]
 mod known;
-#[cfg(target_os = "linux")]
 mod lack;
 #[cfg(all(target_os = "linux", target_feature = "crt-static"))]
 mod no_resolver;
@@ -42,6 +41,7 @@ mod watch;
 pub use basics::{need_descriptors, raise_descriptors, replace, with_given_descriptors};
 pub use blocking::{WorkFailed, blocking, keep_thread};
 pub use environment::{ChildEnv, RefusedName};
+pub use lack::is_lack;
 pub use stdin::{StdinError, read_stdin};
 pub use stdout::{stdout_open, write_stdout, write_stdout_here};
 

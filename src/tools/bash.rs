@@ -94,7 +94,7 @@ pub async fn run(call: Approved<Args>, place: Place<'_>, cancel: &CancellationTo
     let time = call.get().time();
     let Args { command, .. } = call.into_inner();
     match place.shell.run(&command, place.env, place.workspace, time, cancel).await {
-        Ok(ended) => finished(command, time, ended, place.repair, place.shell.background()),
+        Ok(ended) => finished(command, time, ended, place.repair, || place.shell.background()),
         Err(error) => {
             let output = format!("Command error: {error}");
             Finished {
@@ -105,7 +105,13 @@ pub async fn run(call: Approved<Args>, place: Place<'_>, cancel: &CancellationTo
     }
 }
 
-fn finished(command: String, time: Duration, ended: Ended, repair: Option<Repair>, running: usize) -> Finished {
+fn finished(
+    command: String,
+    time: Duration,
+    ended: Ended,
+    repair: Option<Repair>,
+    running: impl FnOnce() -> usize,
+) -> Finished {
     let mut notes: Vec<String> = repair.map(repaired).into_iter().chain(room(&ended)).chain(note(&ended)).collect();
     const ENDS: usize = limits::BINARY_SHOWN_BYTES / 2;
     let narrow = (ended.output.total() > limits::BINARY_SHOWN_BYTES as u64).then(|| ended.output.narrowed(ENDS, ENDS));
@@ -173,15 +179,19 @@ fn room(ended: &Ended) -> Option<String> {
 }
 
 /// The shell has started, but could start nothing itself, and what holds the places is not its own.
-fn crowded(output: &str, running: usize) -> Option<String> {
-    let is_refused = output.contains("fork: ") && output.contains("Resource temporarily unavailable");
-    let them = if running == 1 { "1 process" } else { &format!("{running} processes") };
-    (is_refused && running > 0).then(|| {
-        format!(
-            "the limit of processes is reached, and commands have left {them} running: end what is not needed with kill, \
-             which bash does by itself"
-        )
-    })
+fn crowded(output: &str, running: impl FnOnce() -> usize) -> Option<String> {
+    if !(output.contains("fork: ") && output.contains("Resource temporarily unavailable")) {
+        return None;
+    }
+    let them = match running() {
+        0 => return None,
+        1 => "1 process".to_owned(),
+        count => format!("{count} processes"),
+    };
+    Some(format!(
+        "the limit of processes is reached, and commands have left {them} running: end what is not needed with kill, which \
+         bash does by itself"
+    ))
 }
 
 /// What the model would not see from the output.

@@ -25,7 +25,7 @@ fn arguments_are_strict() {
 fn end(end: End, output: &[u8]) -> (serde_json::Value, Report) {
     let mut kept = HeadTail::new(limits::OUTPUT_HEAD_BYTES, limits::OUTPUT_TAIL_BYTES);
     kept.push(output);
-    let done = finished("cmd".to_owned(), Duration::from_millis(2000), Ended::new(end, kept), None, 0);
+    let done = finished("cmd".to_owned(), Duration::from_millis(2000), Ended::new(end, kept), None, || 0);
     (serde_json::from_str(&done.text).unwrap(), done.report.unwrap())
 }
 
@@ -63,7 +63,7 @@ fn what_was_ended_for_a_command_is_said_beside_what_it_leaves() {
         (7, "7 processes that earlier commands had left running were ended"),
     ] {
         let ended = Ended { room, background: 2, ..Ended::new(End::Exit(0), HeadTail::new(10, 10)) };
-        let done = finished("cmd".to_owned(), Duration::from_millis(1), ended, None, 0);
+        let done = finished("cmd".to_owned(), Duration::from_millis(1), ended, None, || 0);
         let both =
             format!("the limit of processes was reached: {words}. 2 processes of this command are still running");
         assert!(done.text.contains(&both), "{}", done.text);
@@ -80,7 +80,7 @@ fn a_result_fits_whatever_the_bytes_are() {
                 let mut kept = HeadTail::new(limits::OUTPUT_HEAD_BYTES, limits::OUTPUT_TAIL_BYTES);
                 kept.push(&output);
                 let ended = Ended { background: 3, ..Ended::new(how, kept) };
-                let done = finished("cmd".to_owned(), Duration::from_millis(1), ended, None, 0);
+                let done = finished("cmd".to_owned(), Duration::from_millis(1), ended, None, || 0);
                 assert!(units(&done.text) <= limits::TOOL_RESULT_MAX_UNITS);
                 let answer: serde_json::Value = serde_json::from_str(&done.text).unwrap();
                 assert!(!done.text.contains('\0') && !answer["output"].as_str().unwrap().contains('\0'));
@@ -95,7 +95,7 @@ fn a_shell_that_can_start_nothing_is_told_who_holds_the_places() {
     let told = |output: &str, running| {
         let mut kept = HeadTail::new(1000, 1000);
         kept.push(output.as_bytes());
-        finished("cmd".to_owned(), Duration::from_millis(1), Ended::new(End::Exit(254), kept), None, running).text
+        finished("cmd".to_owned(), Duration::from_millis(1), Ended::new(End::Exit(254), kept), None, || running).text
     };
     let refused = "bash: fork: retry: Resource temporarily unavailable\n";
     assert!(told(refused, 2).contains("commands have left 2 processes running: end what is not needed with kill"));

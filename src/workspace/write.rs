@@ -30,9 +30,14 @@ impl Workspace {
         content: &[u8],
         expected: &Fingerprint,
     ) -> Result<Option<Handover>, FileError> {
-        // Before a directory is made on a way that has changed.
-        still_there(path, &self.landing(path)?)?;
-        let at = self.leaf(path, Parents::Create)?;
+        let at = match self.locate(path) {
+            Err(FileError::Os { errno: Errno::ENOENT, .. }) => {
+                // Before a directory is made on a way that has changed.
+                still_there(path, &self.landing(path)?)?;
+                self.leaf(path, Parents::Create)?
+            }
+            at => at?,
+        };
         let old = unchanged(&at, path, expected)?;
         if old.is_some() {
             writable(&at, path)?;
